@@ -104,7 +104,7 @@ step_release() {
     release_twice
     # The size of the agent can only be looked at in a build without sanitizers.
     MILLIGPU_BIN_DIR=$PWD/build/release/bin MILLIGPU_BUILD_DIR=$PWD/build/release \
-        python3 -B tests/e2e/test_node.py Agent.test_it_is_small
+        python3 -B tests/e2e/test_node.py Agent.test_agent__is_small
     # The figures are not used; this only proves that the benchmarks still run.
     bench/run --quick filter worst bind memory verify waiting crowd events agent >build/bench.txt ||
         { tail build/bench.txt; return 1; }

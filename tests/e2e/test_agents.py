@@ -70,7 +70,7 @@ class Agents(unittest.TestCase):
     def check(self, name):
         return next(one for one in self.daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
 
-    def test_a_node_whose_agent_is_not_ready_takes_no_new_shares_until_it_is(self):
+    def test_new_shares__wait_until_the_agent_is_ready_again(self):
         daemon = self.start(gpu_node("n1", vouching("n1")), gpu_node("n2", vouching("n2")),
                             pods=[agent_pod("n1"), agent_pod("n2")])
         self.assertEqual((self.vouch("n1"), self.vouch("n2"), self.drift()), ("vouched", "vouched", []))
@@ -105,7 +105,7 @@ class Agents(unittest.TestCase):
         self.assertEqual(daemon.bind(waits, "n1"), "")
         self.assertEqual(self.drift(), [])
 
-    def test_a_new_node_takes_no_pods_before_its_agent_is_ready(self):
+    def test_new_node__takes_no_pods_before_its_agent_is_ready(self):
         daemon = self.start(gpu_node("old", vouching("old")), pods=[agent_pod("old")])
         status, new = self.api.request("POST", "/api/v1/nodes", gpu_node("new"))
         self.assertEqual(status, 201)
@@ -125,7 +125,7 @@ class Agents(unittest.TestCase):
         given = json.loads(self.api.pod("p")["metadata"]["annotations"]["milligpu.io/allocation"])
         self.assertIn("GPU-new-", json.dumps(given))
 
-    def test_what_contradicts_the_agents_word_closes_its_node(self):
+    def test_agent_annotation__closes_the_node_when_the_cluster_contradicts_it(self):
         self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
         self.appear("n1", True, uid="clone")
         self.becomes("n1", "cloned")
@@ -155,7 +155,7 @@ class Agents(unittest.TestCase):
         self.api.gone("milligpu-node-n1", NAMESPACE)
         self.becomes("n1", "gone")
 
-    def test_gpus_that_an_agent_named_do_not_become_numbers(self):
+    def test_agent_gpus__do_not_become_numbers(self):
         daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
         self.annotate("n1", {"milligpu.io/gpus": None, "milligpu.io/agent": None})
         self.becomes("n1", "no_agent")
@@ -177,7 +177,7 @@ class Agents(unittest.TestCase):
         self.assertEqual(daemon.bind(made, "n1"), "")
         self.assertNotIn("required-plugins", json.dumps(self.api.pod("p")))
 
-    def test_that_agents_were_seen_outlives_a_restart_without_any(self):
+    def test_required_agents__outlive_a_restart_without_agents(self):
         daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
         self.assertEqual(self.vouch("n1"), "vouched")
         daemon.wait(lambda: "agents" in json.dumps(daemon.get("/api/v1/doctor")), "the check")
@@ -190,7 +190,7 @@ class Agents(unittest.TestCase):
         daemon.wait(lambda: "n2" in daemon.nodes(), "the new node")
         self.assertEqual(self.vouch("n2"), "no_agent")
 
-    def test_a_cluster_without_agents_and_one_that_needs_none_are_as_before(self):
+    def test_agents__are_optional_when_absent_or_waived(self):
         daemon = self.start(gpu_node("n1"), gpu_node("n2"))
         self.assertEqual((self.vouch("n1"), self.drift()), ("none", []))
         self.assertEqual(self.check("agents")["text"], "no node needs an agent")
@@ -199,15 +199,15 @@ class Agents(unittest.TestCase):
         self.becomes("n2", "gone")
         self.becomes("n1", "no_agent")
 
-    def test_no_node_needs_an_agent_where_that_is_set(self):
+    def test_required_agents__off_opens_every_node(self):
         self.start(gpu_node("n1", vouching("n1")), gpu_node("n2"), flags=["--require-agent=never"])
         self.assertEqual((self.vouch("n1"), self.vouch("n2"), self.drift()), ("none", "none", []))
 
-    def test_every_node_needs_an_agent_where_that_is_set(self):
+    def test_required_agents__on_closes_every_node_without_one(self):
         self.start(gpu_node("n1"), flags=["--require-agent=always"])
         self.assertEqual(self.vouch("n1"), "no_agent")
 
-    def test_an_agent_outside_of_pods_vouches_by_its_annotation(self):
+    def test_agent_outside_of_pods__vouches_by_its_annotation(self):
         said = vouching("n1")
         claim = json.loads(said["milligpu.io/agent"])
         del claim["pod"]
@@ -216,7 +216,7 @@ class Agents(unittest.TestCase):
         self.assertEqual((self.vouch("n1"), self.vouch("n2")), ("none", "no_agent"))
         self.assertEqual(daemon.schedule(harness.pod("p", 300), ["n1", "n2"])[0], "n1")
 
-    def test_labels_that_name_no_label_are_refused(self):
+    def test_agent_labels__refuse_an_invalid_selector(self):
         for flag, text in (("--agent-nodes=gpu", "agent_nodes"), ("--agent-label=", "agent_label"),
                            ("--agent-nodes=a=b=c", "agent_nodes"), ("--agent-label=a b=c", "agent_label")):
             with self.assertRaises(Exception):

@@ -44,7 +44,7 @@ class Socket(unittest.TestCase):
         self.addCleanup(daemon.close)
         return daemon
 
-    def test_milligpuctl_asks_over_the_socket(self):
+    def test_milligpuctl__connects_over_the_socket(self):
         daemon = self.start()
         self.assertIn(f"port=socket address={self.server}", daemon.logged())
         self.assertEqual(stat.S_IMODE(self.path.stat().st_mode), 0o600)
@@ -55,7 +55,7 @@ class Socket(unittest.TestCase):
         # The port is as it was.
         self.assertEqual(run("nodes", "--server", f"127.0.0.1:{daemon.port['admin']}").returncode, 0)
 
-    def test_a_watch_follows_events_over_the_socket(self):
+    def test_watch__follows_events_over_the_socket(self):
         daemon = self.start()
         process = subprocess.Popen([CTL, "top", "--watch", "--no-headers", "--server", self.server],
                                    stdout=subprocess.PIPE, text=True)
@@ -69,7 +69,7 @@ class Socket(unittest.TestCase):
         while "300" not in process.stdout.readline():
             self.assertIsNone(process.poll())
 
-    def test_the_socket_ends_with_milligpud_and_comes_back_after_a_kill(self):
+    def test_socket__ends_with_milligpud_and_returns_after_a_kill(self):
         daemon = self.start()
         daemon.kill()
         self.assertTrue(self.path.exists())
@@ -89,7 +89,7 @@ class Socket(unittest.TestCase):
         for word in ("admin_socket", *says):
             self.assertIn(word, done.stderr)
 
-    def test_a_path_that_will_not_do_ends_the_start(self):
+    def test_socket__refuses_an_unusable_path_at_the_start(self):
         daemon = self.start()
         self.refused(str(self.path), "in use by another program")
         self.assertEqual(run("summary", "--server", self.server).returncode, 0)
@@ -98,7 +98,7 @@ class Socket(unittest.TestCase):
         self.refused("/nowhere/deeper/admin.sock", "/nowhere/deeper: No such file or directory")
         self.refused("run/admin.sock", "absolute path")
 
-    def test_milligpuctl_says_what_is_wrong_with_the_address(self):
+    def test_milligpuctl__says_what_is_wrong_with_the_address(self):
         for server, says in (("unix:/nowhere/admin.sock", "cannot reach milligpud at unix:/nowhere/admin.sock"),
                              ("unix:", "unix: is not an address: write"), ("unix:rel", "unix:rel is not an address: write"),
                              ("unix:/" + "a" * 200, "cannot reach milligpud at unix:/aaa"),
@@ -108,7 +108,7 @@ class Socket(unittest.TestCase):
             self.assertIn(says, done.stderr)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
-    def test_no_other_user_may_connect(self):
+    def test_socket__refuses_other_users(self):
         self.start()
         os.chmod(self.folder.name, 0o755)
         os.chmod(self.path.parent, 0o755)
@@ -118,7 +118,7 @@ class Socket(unittest.TestCase):
         self.assertIn("PermissionError", done.stderr)
         self.assertEqual(subprocess.run(peer, capture_output=True).returncode, 0)
 
-    def test_a_ledger_that_is_too_large_for_a_port_is_copied_over_the_socket(self):
+    def test_socket__copies_a_ledger_too_large_for_a_port(self):
         daemon = self.start("--ledger-max-bytes", "2147483648", ledger="ledger.db")
         self.assertEqual(daemon.stop(), 0)
         with sqlite3.connect(daemon.home / "ledger.db") as db:  # free pages are part of the file
@@ -158,7 +158,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual("milligpuctl backup" in found[0]["fix"], found[0]["status"] != "ok")
         return found[0]["status"], found[0]["text"]
 
-    def test_without_a_backup_a_week_is_long(self):
+    def test_doctor__warns_a_week_after_the_start_without_a_backup(self):
         self.start("ledger.db")
         since = "none since milligpud started, {} ago; a week without one is a warning"
         self.assertEqual(self.found(0), ("ok", since.format("0 hours")))
@@ -168,7 +168,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(self.found(7 * DAY + 60), ("warning", "none was made since milligpud started, 7 days ago"))
         self.assertEqual(self.found(-DAY), ("ok", since.format("0 hours")))
 
-    def test_a_backup_grows_old(self):
+    def test_doctor__warns_of_an_old_backup(self):
         self.start("ledger.db")
         self.ahead(20 * DAY)
         self.assertEqual(self.daemon.admin("GET", "/api/v1/backup")[0], 200)
@@ -178,7 +178,7 @@ class Doctor(unittest.TestCase):
         self.assertEqual(self.found(28 * DAY + 60), ("warning", "the last one was made 8 days ago"))
         self.assertEqual(self.found(0), ("ok", "the last one was made 0 hours ago"))
 
-    def test_a_ledger_in_memory_needs_none(self):
+    def test_doctor__needs_no_backup_of_a_ledger_in_memory(self):
         self.start()
         self.assertNotIn("backup", [check["name"] for check in self.daemon.get("/api/v1/doctor")["checks"]])
 
@@ -215,7 +215,7 @@ class Keep(unittest.TestCase):
         for name in names:
             (self.folder / name).write_text("of before")
 
-    def test_a_backup_is_verified_and_named_after_its_time(self):
+    def test_backup__is_verified_and_named_after_its_time(self):
         began = time.strftime("ledger-%Y%m%dT%H%M%SZ.db", time.gmtime())
         done = self.back_up()
         [name] = self.made()
@@ -226,7 +226,7 @@ class Keep(unittest.TestCase):
         self.assertEqual(run("verify", self.folder / name).returncode, 0)
         self.assertEqual(stat.S_IMODE((self.folder / name).stat().st_mode), 0o600)
 
-    def test_the_newest_are_kept(self):
+    def test_keep__retains_the_newest(self):
         names = []
         for day in range(5):
             self.back_up(keep=3, ahead_s=day * DAY)
@@ -241,7 +241,7 @@ class Keep(unittest.TestCase):
         self.assertEqual(len(self.made()), 1)
         self.assertGreater(self.made()[0], newest)
 
-    def test_only_files_of_its_own_names_are_removed(self):
+    def test_keep__removes_only_files_named_as_backups(self):
         others = ["ledger-20200101T000000Z.db.bak", "ledger-20200101T000000Z.dbx", "ledger-2020.db", "ledger.db",
                   "xledger-20200101T000000Z.db", "ledger-2020010aT000000Z.db", "Ledger-20200101T000000Z.db", "notes"]
         self.put(*others, "ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db")
@@ -252,13 +252,13 @@ class Keep(unittest.TestCase):
         self.assertEqual(kept, sorted([*others, "ledger-20200103T000000Z.db", "ledger-20200104T000000Z.db"]))
         self.assertEqual(len(self.made()), len(kept) + 1)
 
-    def test_a_clock_that_went_back_removes_no_newer_backup(self):
+    def test_keep__removes_no_newer_backup_after_a_clock_step_back(self):
         self.put("ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db", "ledger-29990101T000000Z.db")
         self.back_up(keep=2, says=["2 backups, 1 removed", "1 backups in", "named after a later time than now"])
         self.assertEqual(len(self.made()), 3)
         self.assertEqual((self.made()[0], self.made()[2]), ("ledger-20200102T000000Z.db", "ledger-29990101T000000Z.db"))
 
-    def test_what_an_interrupted_command_left_is_removed(self):
+    def test_keep__removes_leftovers_of_an_interrupted_run(self):
         self.put("ledger-20200101T000000Z.db.tmp", "ledger-29990101T000000Z.db.tmp", "other.tmp")
         self.back_up()
         self.assertEqual(self.made()[1:], ["other.tmp"])
@@ -268,10 +268,10 @@ class Keep(unittest.TestCase):
         self.back_up(keep=1, status=1, **more)
         self.assertEqual(self.made(), ["ledger-20200101T000000Z.db", "ledger-20200102T000000Z.db"])
 
-    def test_without_milligpud_nothing_is_removed(self):
+    def test_keep__removes_nothing_without_milligpud(self):
         self.nothing_changes(server="unix:/nowhere/admin.sock", says=["cannot reach milligpud"])
 
-    def test_on_a_full_disk_nothing_is_removed(self):
+    def test_keep__removes_nothing_on_a_full_disk(self):
         # Python ignores SIGXFSZ, and so does the child: a write beyond the limit fails as on a full disk.
         self.nothing_changes(says=["cannot write the file"], restore_signals=False,
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (32768, 32768)))
@@ -293,7 +293,7 @@ class Keep(unittest.TestCase):
         self.addCleanup(server.shutdown)
         return f"127.0.0.1:{server.server_port}"
 
-    def test_a_copy_that_fails_a_check_is_removed_and_nothing_else(self):
+    def test_keep__removes_only_the_copy_that_fails_its_check(self):
         good = self.folder / "good.db"
         self.assertEqual(run("backup", good, "--server", self.server).returncode, 0)
         whole = good.read_bytes()
@@ -302,7 +302,7 @@ class Keep(unittest.TestCase):
             self.nothing_changes(server=self.answer_with(200, body), says=[says])
         self.nothing_changes(server=self.answer_with(503, b'{"detail": "no room for a copy"}'), says=["no room for a copy"])
 
-    def test_rows_that_contradict_each_other_are_found(self):
+    def test_keep__detects_rows_that_contradict_each_other(self):
         self.daemon.schedule(harness.pod("held", 300))
         good = self.folder / "good.db"
         self.assertEqual(run("backup", good, "--server", self.server).returncode, 0)
@@ -318,7 +318,7 @@ class Keep(unittest.TestCase):
         good.unlink()
         self.nothing_changes(server=self.answer_with(200, body), says=["not usable", 'check "'])
 
-    def test_two_at_once(self):
+    def test_keep__refuses_a_second_run_at_once(self):
         self.put("ledger-20200101T000000Z.db.tmp")
         with open(self.folder / ".backup.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -327,7 +327,7 @@ class Keep(unittest.TestCase):
         self.back_up()
         self.assertEqual(len(self.made()), 1)
 
-    def test_a_folder_that_will_not_do_is_named(self):
+    def test_keep__names_an_unusable_folder(self):
         folder = self.folder
         for wrong, says in ((folder / "none", "No such file or directory"), ("", "No such file or directory"),
                             ("/dev/null", "is no folder"), ("/proc", "/proc/.backup.lock")):
@@ -338,7 +338,7 @@ class Keep(unittest.TestCase):
         self.back_up(status=1, says=[".backup.lock"])
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be another user")
-    def test_a_folder_of_another_user(self):
+    def test_keep__refuses_the_folder_of_another_user(self):
         daemon = f"127.0.0.1:{self.daemon.port['admin']}"
         self.put("ledger-20200101T000000Z.db")
         more = {"user": NOBODY, "group": NOBODY, "extra_groups": [], "cwd": "/"}
@@ -361,7 +361,7 @@ class Keep(unittest.TestCase):
         self.assertIn("2 backups, 0 removed", program.stdout)
         self.assertEqual(len(self.made()), 2)
 
-    def test_the_same_second_again_is_refused(self):
+    def test_keep__refuses_the_same_second_again(self):
         second = int(time.time())
         # All seconds that the command may meet are taken.
         self.put(*(time.strftime("ledger-%Y%m%dT%H%M%SZ.db", time.gmtime(second + i)) for i in range(harness.PATIENCE)))
@@ -379,7 +379,7 @@ class Keep(unittest.TestCase):
         for word in says:
             self.assertIn(word, done.stderr)
 
-    def test_the_newest_is_restored_from_a_folder(self):
+    def test_restore__takes_the_newest_backup_of_a_folder(self):
         self.restore(status=2, says=[f"{self.folder} has no backup"])
         self.put("ledger-29990101T000000Z.db", "other.db")
         self.restore(status=2, says=[f"{self.folder} has no backup"])
@@ -391,7 +391,7 @@ class Keep(unittest.TestCase):
         (self.folder / name).write_text("x" * 9000)
         self.restore(status=2, says=[name])
 
-    def test_wrong_usage(self):
+    def test_keep__refuses_wrong_usage(self):
         for words, says in ((("--keep", "0"), "1 to 10000"), (("--keep", "10001"), "1 to 10000"),
                             (("--keep", "x"), "--keep is x"), (("--keep", "-1"), "--keep is -1"),
                             (("--keep", "999999999999999999999"), "1 to 10000"), (("--keep", "3", "--force"), "--force")):
@@ -400,7 +400,7 @@ class Keep(unittest.TestCase):
             self.assertIn(says, done.stderr)
         self.assertEqual(os.listdir(self.folder), [])
 
-    def test_the_metric_knows_of_it(self):
+    def test_metrics__report_the_last_backup(self):
         before = int(time.time())
         self.back_up()
         page = self.daemon.request("probe", "GET", "/metrics")[1].decode()

@@ -55,7 +55,7 @@ class Browsers(harness.Story):
     def state(self, name):
         return (self.daemon.get("/api/v1/pods/default/" + name).get("allocation") or {}).get("state")
 
-    def test_a_page_binds_no_pod(self):
+    def test_browser_page__cannot_bind_pods(self):
         body = self.bind("page")
         port = self.daemon.port["webhook"]
         path = "/scheduler/bind"
@@ -71,7 +71,7 @@ class Browsers(harness.Story):
         self.assertEqual(status(ask(port, post(path, body))), 200)
         self.assertEqual(self.state("page"), "bound")
 
-    def test_a_page_makes_no_pod_and_reads_nothing(self):
+    def test_browser_page__cannot_create_pods_or_read_answers(self):
         body = json.dumps(harness.pod("made-by-a-page", 100)).encode()
         path = "/api/v1/standalone/pods"
         port = self.daemon.port["admin"]
@@ -83,7 +83,7 @@ class Browsers(harness.Story):
             self.assertEqual(status(ask(self.daemon.port[name], get)), 403, name)
         self.assertEqual(self.daemon.admin("GET", "/api/v1/pods/default/made-by-a-page")[0], 404)
 
-    def test_what_stands_behind_an_ambiguous_request_never_runs(self):
+    def test_ambiguous_request__never_runs_a_smuggled_second_request(self):
         for i, header in enumerate((b"Content-Length : %d", b"Content-Length:\r\n %d", b"Host: localhost\r\nX: %d",
                                     b"Content-Length: 0\r\nContent-Length: %d",
                                     b"Transfer-Encoding: chunked\r\nContent-Length: %d",
@@ -108,7 +108,7 @@ class Names(unittest.TestCase):
         get = f"GET /nothing HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
         return status(ask(daemon.port[port], get))
 
-    def test_settings_add_names(self):
+    def test_host_names__include_those_of_the_setting(self):
         daemon = self.start("--webhook-hosts", "host.docker.internal", "--admin-hosts", "desk.example,10.0.0.7")
         self.assertEqual(self.reach(daemon, "webhook", "host.docker.internal:8910"), 404)
         self.assertEqual(self.reach(daemon, "webhook", "desk.example"), 403)
@@ -117,7 +117,7 @@ class Names(unittest.TestCase):
             self.assertEqual(self.reach(daemon, port, "10.0.0.7"), 404)
             self.assertEqual(self.reach(daemon, port, "host.docker.internal"), 403)
 
-    def test_off_loopback_any_name_will_do_unless_a_setting_names_some(self):
+    def test_host_names__are_unchecked_off_loopback_unless_set(self):
         daemon = self.start("--webhook-listen", "0.0.0.0:0", "--insecure-webhooks", "--probe-listen", "0.0.0.0:0")
         self.assertEqual(self.reach(daemon, "webhook", "milligpu.milligpu-system.svc:8910"), 404)
         self.assertEqual(self.reach(daemon, "probe", "10.244.0.7:8912"), 404)
@@ -157,7 +157,7 @@ class Holders(unittest.TestCase):
         finally:
             peer.close()
 
-    def test_who_may_bind_has_a_name_and_a_sighup_names_another(self):
+    def test_client_names__decide_who_binds_and_follow_a_sighup(self):
         daemon = self.open("webhook_client_names: client")
         self.assertEqual(self.ask(daemon, "client")[0], 200)
         status, said = self.ask(daemon, "server")
@@ -171,7 +171,7 @@ class Holders(unittest.TestCase):
         self.assertEqual(self.ask(daemon, "client")[0], 403)
         self.assertNotIn("any certificate", daemon.logged())
 
-    def test_without_names_anybody_of_the_ca_may_bind_and_the_start_and_doctor_say_so(self):
+    def test_client_names__when_unset_admit_the_ca_with_a_warning(self):
         daemon = self.open()
         self.assertEqual(self.ask(daemon, "client")[0], 200)
         self.assertEqual(self.ask(daemon, "server")[0], 200)
@@ -189,7 +189,7 @@ class Ends(unittest.TestCase):
         return [int(end) for end in re.findall(
             r'^milligpu_certificate_expiry_timestamp_seconds{port="webhook"} (\d+)$', page, re.M)]
 
-    def test_a_new_certificate_has_a_new_end(self):
+    def test_certificate__shows_its_new_expiry_after_renewal(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         cert, key = pathlib.Path(folder.name, "tls.crt"), pathlib.Path(folder.name, "tls.key")
@@ -223,7 +223,7 @@ class Ends(unittest.TestCase):
         self.assertEqual((found["status"], found["text"]), (status, text))
         self.assertEqual("renew it" in found["fix"], status != "ok")
 
-    def test_doctor_judges_the_certificate_that_ends_first(self):
+    def test_doctor__reports_the_certificate_that_expires_first(self):
         home = harness.certificates()  # for two days
         daemon = harness.Daemon(harness.DEMO, "--webhook-cert", str(home / "server.crt"), "--webhook-key",
                                 str(home / "server.key"), "--report-listen", "127.0.0.1:0", "--report-cert",
@@ -245,7 +245,7 @@ class Ends(unittest.TestCase):
         self.home = pathlib.Path(folder.name)
         return self.home
 
-    def test_a_port_without_tls_has_none(self):
+    def test_certificate__has_no_expiry_without_tls(self):
         daemon = harness.Daemon(harness.DEMO)
         self.addCleanup(daemon.close)
         self.assertEqual(self.shown(daemon), [])
@@ -260,7 +260,7 @@ class Bodies(harness.Story):
                 return int(line.split()[1]) * 1024
         raise AssertionError("no VmRSS")
 
-    def test_the_probe_port_keeps_no_body(self):
+    def test_probe_port__buffers_no_body(self):
         before = self.memory()
         peers = []
         for i in range(PEERS):
@@ -281,7 +281,7 @@ class Bodies(harness.Story):
         self.assertLess(most - before, PEERS * BODY // 4)
         self.assertEqual(self.daemon.request("probe", "GET", "/livez")[0], 200)
 
-    def test_what_nobody_takes_is_refused_before_it_is_sent(self):
+    def test_unexpected_body__is_refused_before_it_is_sent(self):
         for port, start, expected in (("probe", "GET /livez", 413), ("probe", "POST /livez", 405),
                                       ("probe", "POST /nowhere", 404), ("admin", "GET /api/v1/nodes", 413),
                                       ("admin", "POST /api/v1/nodes", 405), ("admin", "PUT /nowhere", 404),

@@ -63,7 +63,7 @@ class Closed(unittest.TestCase):
         made = self.daemon.create(made)
         return self.daemon.view(made["metadata"]["name"])
 
-    def test_what_is_left_on_a_drained_node_is_closed_by_its_name(self):
+    def test_drained_node__counts_its_remaining_pods_as_closed_by_name(self):
         self.begin(node("good"), node("drained", **CORDONED),
                    *(pod(f"w{i}", 1000, on=("good", i)) for i in range(4)))
         summary = self.summary()
@@ -90,7 +90,7 @@ class Closed(unittest.TestCase):
         self.daemon.schedule(pod("daemon", 300, tolerations=TOLERANT), ["drained"])
         self.assertEqual(self.summary()["closed"]["cordoned"], 3700)
 
-    def test_a_sick_gpu_is_counted_as_doctor_counts_it(self):
+    def test_sick_gpu__is_counted_as_doctor_counts_it(self):
         sick = node("sick", gpus=2)
         sick["metadata"]["annotations"] = {"milligpu.io/gpus": json.dumps([
             {"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 81920, "model": PRODUCT, "health": health}
@@ -101,7 +101,7 @@ class Closed(unittest.TestCase):
         self.assertEqual((shown, said["status"]), (1, "warning"))
         self.assertTrue(said["text"].startswith("1 of 6 GPUs is unhealthy"), said["text"])
 
-    def test_each_reason_has_a_part_of_its_own(self):
+    def test_closed_capacity__has_a_part_for_each_reason(self):
         self.begin(node("away", ready="Unknown"), node("team", **TEAM),
                    node("soft", taints=[{"key": "slow", "effect": "PreferNoSchedule"}]),
                    node("leaves", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "value": "17", "effect": "NoSchedule"}]),
@@ -120,7 +120,7 @@ class Closed(unittest.TestCase):
         self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/any")
         self.daemon.wait(lambda: self.summary()["closed"]["tainted"] == 4000, "nobody to tolerate it")
 
-    def test_why_a_pod_waits_names_the_taint_and_the_affinity(self):
+    def test_waiting_pod__names_the_taint_and_the_affinity(self):
         self.begin(node("g1", **{"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]}),
                    node("g2", labels={"pool": "b"}))
         answer = self.waiting(pod("notebook", 300, nodeSelector={"pool": "a"}))
@@ -131,7 +131,7 @@ class Closed(unittest.TestCase):
         answer = self.waiting(pod("fine", 300, nodeSelector={"pool": "b"}))
         self.assertEqual([verdict["name"] for verdict in answer["nodes"] if verdict["fits"]], ["g2"])
 
-    def test_play_places_nobody_where_kube_scheduler_would_not(self):
+    def test_play__places_no_pod_on_a_closed_node(self):
         self.begin(node("away", ready="False"), node("team", **TEAM), node("drained", **CORDONED))
         file = self.daemon.home / "pods.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [
@@ -145,18 +145,18 @@ class Closed(unittest.TestCase):
         self.assertFalse(answer["NodeNames"], answer)
         return answer["FailedAndUnresolvableNodes"]
 
-    def test_a_host_that_nobody_may_use_is_no_reserve(self):
+    def test_reserve__ignores_a_host_closed_to_all_pods(self):
         for spec in (CORDONED, TEAM, {"ready": "False"}):
             self.begin(node("good"), node("bad", **spec), policy=RESERVE)
             self.refused(pod("single", 1000), ["good"])
             self.daemon.schedule(pod("quad", 4000), ["good"])
 
-    def test_a_host_that_a_pod_tolerates_is_a_reserve(self):
+    def test_reserve__counts_a_host_that_pods_tolerate(self):
         self.begin(node("good"), node("bad", **TEAM), policy=RESERVE)
         single = self.daemon.create(pod("single", 1000, tolerations=TOLERANT))
         self.daemon.wait(lambda: self.daemon.filter(single, ["good"])["NodeNames"] == ["good"], "the reserve")
 
-    def test_no_move_goes_to_or_from_room_that_is_closed(self):
+    def test_defrag__moves_nothing_to_or_from_closed_nodes(self):
         for spec, moves in ((CORDONED, False), ({}, True)):
             self.begin(node("good", 2), node("drained", 1, **spec), pod("a", 600, on=("good", 0)),
                        pod("b", 600, on=("good", 1)), pod("c", 400, on=("drained", 0)))

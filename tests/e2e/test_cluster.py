@@ -40,7 +40,7 @@ class Placing(Cluster):
         code, keys = api.request("GET", "/api/v1/namespaces/gpu/configmaps/milligpu-keys")
         return keys["data"] if code == 200 else {}
 
-    def test_what_is_bound_is_signed_by_a_key_that_is_published(self):
+    def test_binding__is_signed_by_a_published_key(self):
         api, daemon = self.pair()
         daemon.wait(lambda: daemon.get("/api/v1/keys")["items"][0]["state"] == "signing", "a key that signs")
         node, _, _ = daemon.schedule(harness.pod("p", 100))
@@ -65,7 +65,7 @@ class Placing(Cluster):
         self.assertEqual(annotations["required-plugins.noderesource.dev/pod"], '["milligpu"]')
         self.assertEqual(len(self.keys(api)), 1)
 
-    def test_a_key_that_others_can_read_is_refused_at_the_start(self):
+    def test_signing_key__is_refused_when_others_can_read_it(self):
         _, daemon = self.pair()
         key = next(daemon.home.glob("*.key"))
         self.assertEqual(stat.S_IMODE(key.stat().st_mode), 0o600)
@@ -77,7 +77,7 @@ class Placing(Cluster):
         key.chmod(0o600)
         daemon.start()
 
-    def test_twenty_pods_are_bound_and_every_view_says_the_same(self):
+    def test_placing__of_twenty_pods_agrees_in_every_view(self):
         api, daemon = self.pair()
         for i in range(20):
             node, error, _ = daemon.schedule(harness.pod(f"p{i}", 300))
@@ -87,14 +87,14 @@ class Placing(Cluster):
         self.assertEqual(api.seen("PATCH /api/v1/namespaces/default/pods"), 0, "node and allocation come in one write")
         self.assertEqual(api.seen("/binding"), 20)
 
-    def test_a_pod_that_is_gone_frees_its_share(self):
+    def test_deleted_pod__frees_its_share(self):
         api, daemon = self.pair()
         daemon.schedule(harness.pod("short", 300))
         api.gone("short")
         daemon.forgets("short")
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
 
-    def test_a_pod_that_succeeded_frees_its_share(self):
+    def test_succeeded_pod__frees_its_share(self):
         api, daemon = self.pair()
         daemon.schedule(harness.pod("job", 300))
         status, _ = api.request("PATCH", "/api/v1/namespaces/default/pods/job/status", {"status": {"phase": "Succeeded"}})
@@ -102,7 +102,7 @@ class Placing(Cluster):
         daemon.forgets("job")
         daemon.check()
 
-    def test_a_pod_that_is_unbound_again_is_reported_and_not_bound(self):
+    def test_unbound_pod__is_reported_and_not_bound_again(self):
         """As after a restore of etcd to a time before the Binding; the list after the restart is the evidence."""
         api, daemon = self.pair()
         node, _, made = daemon.schedule(harness.pod("back", 300))
@@ -123,7 +123,7 @@ class Placing(Cluster):
         daemon.forgets("back")
         self.assertEqual(daemon.get("/api/v1/drift")["items"], [])
 
-    def test_a_pod_of_the_same_name_and_another_uid_is_another_pod(self):
+    def test_recreated_pod__of_the_same_name_is_a_new_pod(self):
         api, daemon = self.pair()
         _, _, first = daemon.schedule(harness.pod("again", 300))
         api.gone("again")
@@ -133,7 +133,7 @@ class Placing(Cluster):
         daemon.check()
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 400)
 
-    def test_a_refused_pod_is_woken_when_room_comes_free(self):
+    def test_refused_pod__is_woken_when_capacity_is_freed(self):
         api, daemon = self.pair()
         daemon.schedule(harness.pod("holds", 500), ["vm-0"])
         made = daemon.create(harness.pod("waits", 500))
@@ -153,7 +153,7 @@ class Advice(Cluster):
         _, events = api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
         return [event for event in events["items"] if event["reason"] == "GPURequestAdvice" and words in event["note"]]
 
-    def test_one_thousandth_of_a_gpu_is_bound_and_asked_about_once(self):
+    def test_advice__of_one_milli_is_bound_and_given_once(self):
         api, daemon = self.pair()
         node, error, made = daemon.schedule(harness.pod("one", 1, annotations={"milligpu.io/gpu_model": "A100*"}))
         self.assertEqual(error, "")
@@ -181,7 +181,7 @@ class Nodes(Cluster):
         made = daemon.create(harness.pod(name, milli))
         daemon.wait(lambda: node in (daemon.filter(made, [node]).get("FailedAndUnresolvableNodes") or {}), "a refusal")
 
-    def test_a_new_node_takes_pods(self):
+    def test_new_node__takes_pods(self):
         api, daemon = self.pair()
         amounts = {"nvidia.com/vgpu": "2k"}
         status, _ = api.request("POST", "/api/v1/nodes", {"metadata": {"name": "new-0"}, "status": {
@@ -190,7 +190,7 @@ class Nodes(Cluster):
         daemon.wait(lambda: "new-0" in daemon.nodes(), "the node")
         self.assertEqual(daemon.schedule(harness.pod("first", 2000), ["new-0"])[:2], ("new-0", ""))
 
-    def test_a_cordoned_gpu_takes_nothing_and_a_lifted_cordon_does(self):
+    def test_cordoned_gpu__takes_nothing_until_uncordoned(self):
         api, daemon = self.pair()
         note = {"metadata": {"annotations": {"milligpu.io/cordon": "all"}}}
         self.patch(api, "vm-0", note)
@@ -199,7 +199,7 @@ class Nodes(Cluster):
         made = api.pod("waits")
         daemon.wait(lambda: daemon.filter(made, ["vm-0"])["NodeNames"] == ["vm-0"], "room")
 
-    def test_a_relabelled_node_is_judged_by_its_new_model(self):
+    def test_relabelled_node__has_its_new_model(self):
         api, daemon = self.pair()
         self.patch(api, "t4-0", {"metadata": {"labels": {"nvidia.com/gpu.product": "NVIDIA-L4"}}})
         made = daemon.create(harness.pod("wants", 300, annotations={"milligpu.io/gpu-model": "L4"}))
@@ -214,16 +214,16 @@ class WhoWeAre(Cluster):
     def works(self, daemon):
         self.assertEqual(daemon.schedule(harness.pod("one", 300))[1], "")
 
-    def test_a_token_over_tls(self):
+    def test_kubeconfig__accepts_a_token_over_tls(self):
         api = self.secured("--token", "secret")
         self.works(self.open(api, user={"token": "secret"}, ca=self.tls / "ca.crt"))
 
-    def test_a_client_certificate(self):
+    def test_kubeconfig__accepts_a_client_certificate(self):
         api = self.secured("--client-ca", str(harness.certificates() / "ca.crt"))
         self.works(self.open(api, ca=self.tls / "ca.crt", user={
             "client-certificate": str(self.tls / "client.crt"), "client-key": str(self.tls / "client.key")}))
 
-    def test_a_token_file_that_is_rotated_is_read_again(self):
+    def test_token_file__is_read_again_after_rotation(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "token")
             file.write_text("first\n")
@@ -236,12 +236,12 @@ class WhoWeAre(Cluster):
             api.create(harness.running("seen", 100, "t4-0"))
             daemon.knows("seen")
 
-    def test_a_credential_plugin_is_refused_with_what_to_do(self):
+    def test_credential_plugin__is_refused_with_advice(self):
         said = r'(?s)ended with 1.*kubeconfig: line 1: users\[0\]\.user\.exec: .*run \\?"kubectl proxy'
         with self.assertRaisesRegex(AssertionError, said):
             self.open(self.serve(), user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}})
 
-    def test_a_wrong_token_is_said_and_grants_nothing(self):
+    def test_wrong_token__is_reported_and_grants_nothing(self):
         api = self.serve(harness.DEMO, "--token", "right")
         daemon = self.open(api, user={"token": "wrong"}, ready=False)
         daemon.logs("401")
@@ -249,14 +249,14 @@ class WhoWeAre(Cluster):
         api.do("token", token="wrong")
         daemon.await_ready()
 
-    def test_a_server_of_another_ca_is_not_believed(self):
+    def test_api_server__of_another_ca_is_not_trusted(self):
         api = self.secured()
         daemon = self.open(api, ca=self.tls / "other-ca.crt", ready=False)
         daemon.logs("certificate")
         self.assertFalse(daemon.ready())
         self.assertEqual(api.seen(""), 0)
 
-    def test_a_ledger_of_another_cluster_is_refused_with_a_sentence(self):
+    def test_ledger__of_another_cluster_is_refused(self):
         here = self.serve()
         daemon = self.open(here)
         daemon.schedule(harness.pod("mine", 300))
@@ -293,7 +293,7 @@ class Hidden(Cluster):
         daemon.forgets("hidden")
         self.assertEqual(daemon.bind(made, "vm-0"), "")
 
-    def test_not_from_a_restart(self):
+    def test_pod_gpu_label__is_not_believed_after_a_restart(self):
         api, daemon = self.pair()
         self.assertEqual(daemon.schedule(harness.pod("hidden", 400), ["vm-0"])[1], "")
         self.hide(api, "hidden")
@@ -301,7 +301,7 @@ class Hidden(Cluster):
         daemon.start()
         self.given_once(api, daemon)
 
-    def test_not_from_a_new_list_after_a_410(self):
+    def test_pod_gpu_label__is_not_believed_from_a_list_after_410(self):
         api, daemon = self.pair()
         self.assertEqual(daemon.schedule(harness.pod("hidden", 400), ["vm-0"])[1], "")
         api.fault("?watch", "status", number=503, times=2)
@@ -313,7 +313,7 @@ class Hidden(Cluster):
         daemon.knows("mark")
         self.given_once(api, daemon)
 
-    def test_not_from_the_file(self):
+    def test_pod_gpu_label__is_not_believed_from_the_cluster_file(self):
         cluster = json.loads(harness.DEMO.read_text())
         cluster["items"].append({**harness.running("hidden", 400, "vm-0", annotations={"milligpu.io/gpu-model": "\0"}, uid="u"),
                                  "spec": {"schedulerName": 300 * "s", "nodeName": "vm-0", "containers": [
@@ -324,7 +324,7 @@ class Hidden(Cluster):
 
 
 class Lives(Cluster):
-    def test_a_restart_on_the_same_ledger_changes_nothing(self):
+    def test_restart__on_the_same_ledger_changes_nothing(self):
         _, daemon = self.pair()
         for i in range(5):
             daemon.schedule(harness.pod(f"p{i}", 300))
@@ -334,7 +334,7 @@ class Lives(Cluster):
         self.assertEqual(daemon.all("/api/v1/allocations"), before)
         daemon.check()
 
-    def test_what_happened_while_we_were_down_is_learned(self):
+    def test_restart__learns_the_changes_made_meanwhile(self):
         api, daemon = self.pair()
         daemon.schedule(harness.pod("ends", 300))
         self.assertEqual(daemon.stop(), 0)
@@ -346,7 +346,7 @@ class Lives(Cluster):
         history = daemon.get("/api/v1/history?pod=default/ends")["items"]
         self.assertEqual(history[0]["state"], "released")
 
-    def test_a_lost_ledger_is_rebuilt_from_the_annotations(self):
+    def test_lost_ledger__is_rebuilt_from_annotations(self):
         _, daemon = self.pair()
         for i in range(6):
             daemon.schedule(harness.pod(f"p{i}", 350))
@@ -365,7 +365,7 @@ class Lives(Cluster):
         daemon.flags = [*daemon.flags, "--grace-period-s", grace_period_s]
         daemon.start(ready=False)
 
-    def test_a_new_ledger_waits_for_a_binding_that_the_daemon_before_sent(self):
+    def test_new_ledger__waits_for_a_binding_of_the_last_daemon(self):
         api, daemon = self.pair()
         made = api.create(harness.pod("late", 700))  # the first one ever, so no pod shows that there was a grant before
         node = daemon.filter(made)["NodeNames"][0]
@@ -410,7 +410,7 @@ class Lives(Cluster):
         daemon.kill()
         return done
 
-    def test_kill_9_in_a_burst_of_binds_three_times_loses_no_answered_success(self):
+    def test_kill_9__loses_no_acknowledged_bind(self):
         api, daemon = self.pair()
         waiting = [api.create(harness.pod(f"p{i}", 250)) for i in range(45)]
         for _ in range(3):
@@ -436,7 +436,7 @@ class Lives(Cluster):
         daemon.wait(lambda: api.seen("/binding") == 1, "the Binding to be sent")
         return answer
 
-    def test_sigterm_lets_binds_in_flight_end(self):
+    def test_sigterm__lets_pending_binds_finish(self):
         api, daemon = self.pair()
         answer = self.slow_bind(api, daemon, 600)
         daemon.process.send_signal(signal.SIGTERM)
@@ -446,7 +446,7 @@ class Lives(Cluster):
         daemon.start()
         daemon.check()
 
-    def test_a_bind_after_sigterm_is_refused_and_leaves_nothing(self):
+    def test_sigterm__refuses_later_binds_without_a_trace(self):
         api, daemon = self.pair()
         answer = self.slow_bind(api, daemon, 800)
         late = api.create(harness.pod("late", 300))
@@ -457,7 +457,7 @@ class Lives(Cluster):
         self.assertEqual(daemon.ended(), 0)
         self.assertNotIn("nodeName", api.pod("late")["spec"])
 
-    def test_a_second_sigterm_stops_at_once_and_the_bind_is_settled_later(self):
+    def test_second_sigterm__stops_at_once_and_the_bind_is_settled_later(self):
         api, daemon = self.pair()
         answer = self.slow_bind(api, daemon, 5000)
         daemon.process.send_signal(signal.SIGTERM)
@@ -471,7 +471,7 @@ class Lives(Cluster):
         daemon.check()
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 300)
 
-    def test_sighup_reloads_what_may_change_and_keeps_what_is_wrong_out(self):
+    def test_sighup__reloads_settings_and_rejects_wrong_ones(self):
         api = self.serve()
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "config.yaml")
@@ -492,7 +492,7 @@ class Lives(Cluster):
             other = api.create(harness.pod("asks-too", 300))
             self.assertEqual(len(daemon.filter(other)["NodeNames"]), 1)
 
-    def test_five_thousand_pods_are_listed_in_pages(self):
+    def test_pod_list__of_5000_is_paged(self):
         cluster = json.loads(harness.DEMO.read_text())
         for i in range(5000):
             made = harness.running(f"p{i}", None if i % 500 else 100, "t4-0", uid=f"uid-{i}")
@@ -528,7 +528,7 @@ class WrongFiles(Cluster):
         for word in ("kubeconfig", *words):
             self.assertIn(word, said)
 
-    def test_a_kubeconfig_that_is_missing_empty_binary_or_none(self):
+    def test_kubeconfig__is_refused_when_missing_empty_binary_or_invalid(self):
         self.assertIn("nowhere", self.refuse("--kubeconfig", str(self.home / "nowhere")))
         self.assertIn(str(self.home), self.refuse("--kubeconfig", str(self.home)))
         self.kubeconfig("")
@@ -537,7 +537,7 @@ class WrongFiles(Cluster):
         self.kubeconfig("clusters: [\n")
         self.kubeconfig("x: " + "[" * 100000)
 
-    def test_a_kubeconfig_with_a_wrong_value_names_key_and_line(self):
+    def test_kubeconfig__names_key_and_line_of_a_wrong_value(self):
         whole = harness.kubeconfig("http://127.0.0.1:1")
         for key, value, words in (("clusters", 17, ("clusters",)), ("current-context", "gone", ("gone",)),
                                   ("contexts", [], ("here",)), ("users", [{"name": "other"}], ("u",)),
@@ -549,14 +549,14 @@ class WrongFiles(Cluster):
             with self.subTest(key=key, value=value):
                 self.kubeconfig(json.dumps({**whole, key: value}, indent=1), *words)
 
-    def test_without_a_kubeconfig_outside_a_cluster_it_says_what_to_do(self):
+    def test_kubeconfig__absent_outside_a_cluster_gives_advice(self):
         self.assertIn("kubeconfig", self.refuse())
 
-    def test_an_unknown_context_is_named(self):
+    def test_kubeconfig__names_an_unknown_context(self):
         (self.home / "kubeconfig").write_text(json.dumps(harness.kubeconfig("http://127.0.0.1:1")))
         self.assertIn("nope", self.refuse("--kubeconfig", str(self.home / "kubeconfig"), "--context", "nope"))
 
-    def test_a_config_file_of_every_wrong_class(self):
+    def test_config_file__is_refused_for_every_class_of_error(self):
         file = self.home / "config.yaml"
         for content, words in ((b"shortlst: 3\n", ("shortlst", ":1", "shortlist")),
                                (b"wake: object\nshortlist: many\n", (":2", "shortlist")),

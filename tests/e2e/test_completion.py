@@ -72,25 +72,25 @@ class Completion(harness.Story):
         self.assertEqual(sorted(self.fish(" ".join(words))), sorted(found))
         return found
 
-    def test_commands_by_their_beginning(self):
+    def test_commands__complete_by_prefix(self):
         self.assertEqual(self.every_shell("no"), ["nodes", "node"])
         self.assertIn("history", self.every_shell(""))
         self.assertEqual(self.every_shell("nothing"), [])
 
-    def test_zsh_completes_from_a_file_of_its_path(self):
+    def test_zsh__completes_from_a_file_in_fpath(self):
         folder = self.daemon.home / "zsh"
         folder.mkdir()
         (folder / "_milligpuctl").write_text(run("completion", "zsh").stdout)
         found = self.shell("zsh", "-f", "-c", ZSH_FILE, "zsh", str(folder), "milligpuctl", "no")
         self.assertEqual([line.split(":")[0] for line in found], ["nodes", "node"])
 
-    def test_options_of_the_command_and_of_every_command(self):
+    def test_options__are_those_of_the_command_and_the_global_ones(self):
         found = self.bash("allocations", "--n")
         self.assertEqual(found, ["--no-headers", "--namespace", "--node"])
         self.assertIn("--output", self.bash("allocations", "-"))
         self.assertNotIn("--watch", self.bash("allocations", "-"))
 
-    def test_values_of_an_option(self):
+    def test_option_values__are_offered(self):
         self.assertEqual(self.every_shell("nodes", "-o", ""), ["table", "wide", "json", "yaml", "name"])
         self.assertEqual(self.every_shell("allocations", "--state", "re"), ["reserved", "released"])
         self.assertEqual(self.every_shell("waiting", "--state", ""), ["refused", "offered"])
@@ -99,7 +99,7 @@ class Completion(harness.Story):
         self.assertEqual(self.every_shell("simulate", "--policy", "f"), ["firstfit", "fgd"])
         self.assertEqual(self.every_shell("check-policy", "mi"), ["mixed"])
 
-    def test_names_that_the_daemon_knows(self):
+    def test_names__are_those_known_to_the_daemon(self):
         nodes = [node["name"] for node in self.daemon.get("/api/v1/nodes")["items"]]
         self.assertEqual(self.every_shell("node", ""), nodes)
         self.assertEqual(self.every_shell("cordon", ""), nodes)
@@ -116,12 +116,12 @@ class Completion(harness.Story):
         self.assertIn(f"{nodes[0]}/{gpu}", self.bash("history", nodes[0] + "/"))
         self.assertEqual(self.bash("node", nodes[0], ""), [], "one node is enough")
 
-    def test_files_are_the_shell_s(self):
+    def test_files__are_left_to_the_shell(self):
         for words in (("play", ""), ("verify", ""), ("top", "--port-file", ""), ("simulate", "--csv", "")):
             self.assertEqual(self.bash(*words), ["files"])
             self.assertEqual(self.zsh(*words), ["files"])
 
-    def test_every_argument_of_every_command(self):
+    def test_arguments__of_every_command_complete(self):
         env = {"MILLIGPU_SERVER": self.environment["MILLIGPU_SERVER"]}
         names = [line.split("\t")[0] for line in run("__complete", "").stdout.splitlines()[:-1]]
         self.assertIn("restore", names)
@@ -134,15 +134,15 @@ class Completion(harness.Story):
             self.assertEqual(run("__complete", *words, "").stdout, ":0\n", words)
         self.assertEqual(run("__complete", "revoke-key", "").stdout, ":4\n")
 
-    def test_a_line_that_is_wrong_offers_what_it_can(self):
+    def test_wrong_line__offers_the_remaining_words(self):
         self.assertEqual(self.bash("--nonsense", "no"), ["nodes", "node"])
         self.assertEqual(self.bash("nonsense", ""), self.bash(""))
 
-    def test_nobody_there_is_no_error(self):
+    def test_unreachable_daemon__is_no_error(self):
         self.environment = {**self.environment, "MILLIGPU_SERVER": "127.0.0.1:1"}
         self.assertEqual(self.every_shell("node", ""), [])
 
-    def test_kubectl_gets_the_words_of_its_plugin(self):
+    def test_kubectl__gets_the_words_of_the_plugin(self):
         done = run("node", "", program=harness.BIN / "kubectl_complete-milligpu",
                    env={"MILLIGPU_SERVER": self.environment["MILLIGPU_SERVER"]})
         nodes = [node["name"] for node in self.daemon.get("/api/v1/nodes")["items"]]
@@ -152,14 +152,14 @@ class Completion(harness.Story):
         done = run("node", "", program=harness.BIN / "kubectl_complete-milligpu")
         self.assertEqual(done.stdout, ":4\n", "kubectl is not started for it")
 
-    def test_another_shell_is_refused(self):
+    def test_unknown_shell__is_refused(self):
         done = run("completion", "tcsh")
         self.assertEqual(done.returncode, 2)
         self.assertIn("bash zsh fish", done.stderr)
 
 
 class Version(harness.Story):
-    def test_both_versions(self):
+    def test_version__shows_client_and_daemon(self):
         server = f"127.0.0.1:{self.daemon.port['admin']}"
         done = run("version", "--server", server)
         self.assertEqual(done.returncode, 0)
@@ -167,13 +167,13 @@ class Version(harness.Story):
         done = run("version", "--server", server, "-o", "json")
         self.assertEqual(done.stdout.count("\n"), 4, done.stdout)
 
-    def test_without_a_daemon_its_own_and_status_one(self):
+    def test_version__without_a_daemon_shows_the_client_and_exits_1(self):
         done = run("version", "--server", "127.0.0.1:1")
         self.assertEqual(done.returncode, 1)
         self.assertIn("milligpud    unknown", done.stdout)
         self.assertTrue(done.stderr.startswith("milligpuctl: "))
 
-    def test_formats_of_kubectl_that_are_not_ours_say_what_to_use(self):
+    def test_kubectl_formats__are_refused_with_an_alternative(self):
         for given in ("jsonpath={.items}", "custom-columns=A:.b", "go-template={{.}}"):
             done = run("nodes", "-o", given)
             self.assertEqual(done.returncode, 2)

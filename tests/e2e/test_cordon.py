@@ -63,7 +63,7 @@ class Cordon(harness.Story):
     def gpus(self):
         return [gpu["id"] for gpu in self.daemon.get("/api/v1/nodes/" + NODE)["gpus"]]
 
-    def test_a_whole_node_is_cordoned_and_uncordoned(self):
+    def test_node__is_cordoned_and_uncordoned_whole(self):
         done = self.ctl("cordon", NODE)
         self.assertEqual(done.stdout, f"node/{NODE} cordoned: all\n")
         # In a cluster nothing is said: see InACluster.
@@ -76,7 +76,7 @@ class Cordon(harness.Story):
         self.assertIsNone(self.value())
         self.assertEqual(self.ctl("uncordon", NODE).stdout, f"node/{NODE} already uncordoned\n")
 
-    def test_gpus_are_added_and_taken_one_by_one(self):
+    def test_gpus__are_cordoned_and_uncordoned_one_by_one(self):
         gpu = self.gpus()
         self.ctl("cordon", NODE, "1")
         self.assertEqual(self.value(), gpu[1])
@@ -91,14 +91,14 @@ class Cordon(harness.Story):
         self.ctl("uncordon", NODE, "0")
         self.assertEqual(self.value(), ",".join(gpu[1:]))
 
-    def test_kubectl_is_told_which_cluster_is_meant(self):
+    def test_kubectl__gets_the_context_and_kubeconfig(self):
         self.ctl("cordon", NODE, "--context", "c1", "--kubeconfig", "/k/f")
         for file in ("got", "said"):
             words = (self.folder / file).read_text().splitlines()
             self.assertEqual(words[:4], ["--context", "c1", "--kubeconfig", "/k/f"])
         self.assertEqual((self.folder / "got").read_text().splitlines()[4:7], ["get", "node", NODE])
 
-    def test_a_dry_run_prints_the_command_and_changes_nothing(self):
+    def test_dry_run__prints_the_command_and_changes_nothing(self):
         done = self.ctl("cordon", NODE, "0", "--dry-run", "--context", "my c")
         self.assertEqual(done.stdout, f"kubectl --context 'my c' annotate node {NODE} "
                                       f"milligpu.io/cordon={self.gpus()[0]} --overwrite\n")
@@ -106,7 +106,7 @@ class Cordon(harness.Story):
         self.assertIsNone(self.value())
         self.assertFalse((self.folder / "said").exists())
 
-    def test_without_kubectl_the_command_is_printed_and_the_status_is_1(self):
+    def test_missing_kubectl__prints_the_command_and_exits_1(self):
         env = {"PATH": str(self.folder / "empty")}
         done = self.ctl("cordon", NODE, "0", status=1, env=env)
         self.assertEqual(done.stdout, f"kubectl annotate node {NODE} milligpu.io/cordon={self.gpus()[0]} --overwrite\n")
@@ -114,7 +114,7 @@ class Cordon(harness.Story):
         self.assertEqual(self.ctl("uncordon", NODE, "--dry-run", env=env).stdout,
                          f"kubectl annotate node {NODE} milligpu.io/cordon- --overwrite\n")
 
-    def test_a_kubectl_that_fails_or_knows_another_cluster_changes_nothing(self):
+    def test_failing_kubectl__changes_nothing(self):
         (self.folder / "broken").touch()
         done = self.ctl("cordon", NODE, status=1)
         # kubectl's words about a cluster that is not there would help nobody.
@@ -138,7 +138,7 @@ class Cordon(harness.Story):
         """The versions that were written in turn."""
         return [line.rpartition("=")[2] for line in (self.folder / "tries").read_text().splitlines()]
 
-    def test_a_node_that_somebody_else_writes_to_is_read_again(self):
+    def test_conflict__reads_the_node_again(self):
         """kubelet does so every few seconds. What was written meanwhile stays."""
         first, second = self.gpus()[:2]
         self.conflicts(2)
@@ -153,7 +153,7 @@ class Cordon(harness.Story):
         self.assertEqual(len(self.tries()), 6)
         self.assertIsNone(self.value())
 
-    def test_a_node_that_is_always_written_to_is_given_up(self):
+    def test_conflict__gives_up_when_it_persists(self):
         self.conflicts(100)
         done = self.ctl("cordon", NODE, status=1)
         self.assertEqual(len(self.tries()), 6)
@@ -161,20 +161,20 @@ class Cordon(harness.Story):
         self.assertEqual(done.stderr.count("Conflict"), 1)
         self.assertIsNone(self.value())
 
-    def test_what_another_has_written_already_is_not_written_again(self):
+    def test_cordon__skips_a_write_already_made(self):
         self.conflicts(1)
         (self.folder / "other").write_text("all")
         self.assertIn("already cordoned: all", self.ctl("cordon", NODE).stdout)
         self.assertEqual(len(self.tries()), 1)
 
-    def test_a_write_that_is_refused_is_said_once(self):
+    def test_refused_write__is_reported_once(self):
         (self.folder / "forbidden").touch()
         done = self.ctl("cordon", NODE, status=1)
         self.assertEqual(done.stderr.count("Error from server (Forbidden)\n"), 1)
         self.assertTrue(done.stderr.endswith("milligpuctl: kubectl failed; its message is above\n"), done.stderr)
         self.assertIsNone(self.value())
 
-    def test_a_kubectl_that_does_not_end_or_prints_without_end_is_ended(self):
+    def test_hanging_kubectl__is_killed(self):
         (self.folder / "flood").touch()
         self.assertIn("more than 65536 bytes", self.ctl("cordon", NODE, status=1).stderr)
         (self.folder / "flood").unlink()
@@ -184,7 +184,7 @@ class Cordon(harness.Story):
             os.kill(int((self.folder / "pid").read_text()), 0)
         self.assertFalse((self.folder / "said").exists())
 
-    def test_what_names_no_gpu_or_no_node_never_reaches_kubectl(self):
+    def test_unknown_gpu_or_node__never_reaches_kubectl(self):
         for words, status, says in ((["cordon", NODE, "99"], 1, "it has 0 ("), (["uncordon", NODE, "GPU-x"], 1, "it has 0 ("),
                                     (["cordon", NODE, "--", "-1"], 1, "has no GPU -1"), (["cordon", NODE, "all"], 1, "the whole node is meant"),
                                     (["cordon", NODE, ""], 1, "the name of a GPU is empty"),
@@ -195,7 +195,7 @@ class Cordon(harness.Story):
                 self.assertIn(says, self.ctl(*words, status=status).stderr)
         self.assertFalse((self.folder / "got").exists())
 
-    def test_history_takes_the_index_that_a_gpu_has_now(self):
+    def test_history__takes_the_current_index_of_a_gpu(self):
         made = self.daemon.create(harness.pod("held", 1000))
         self.assertEqual(self.daemon.bind(made, NODE), "")
         gpu = self.daemon.get("/api/v1/pods/default/held")["allocation"]["charges"][0]["gpu"]
@@ -229,7 +229,7 @@ else:
 
 
 class InACluster(unittest.TestCase):
-    def test_what_kubectl_writes_is_what_milligpud_reads(self):
+    def test_cordon__round_trips_through_kubectl_and_milligpud(self):
         api = harness.Api()
         self.addCleanup(api.close)
         daemon = harness.ClusterDaemon(api)

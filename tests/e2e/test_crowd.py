@@ -132,13 +132,13 @@ class Crowded(harness.unittest.TestCase):
 
 
 class Idle(Crowded):
-    def test_a_probe_is_answered_beside_260_idle_connections(self):
+    def test_probe__is_answered_beside_260_idle_connections(self):
         daemon = self.daemon_with()
         for port in ("probe", "admin"):
             self.open(daemon, port, 260)
         self.alive(daemon)
 
-    def test_every_port_answers_while_one_is_flooded(self):
+    def test_ports__answer_while_another_is_flooded(self):
         daemon = self.daemon_with()
         for flooded, count in (("probe", 600), ("admin", 600), ("webhook", 4100)):
             with self.subTest(flooded=flooded):
@@ -149,7 +149,7 @@ class Idle(Crowded):
                     self.assertIn("milligpu_ready 1", self.metrics(daemon, port))
                 self.filters(self.open(daemon, "webhook", 1)[0], "beside-" + flooded)
 
-    def test_who_says_nothing_in_five_seconds_is_closed(self):
+    def test_silent_connection__is_closed_after_five_seconds(self):
         daemon = self.guarded()
         silent = self.open(daemon, "probe", 20) + self.open(daemon, "webhook", 20)
         # A client with a certificate may be idle for longer.
@@ -165,7 +165,7 @@ class Idle(Crowded):
 
 
 class Strangers(Crowded):
-    def test_a_scheduler_is_served_beside_4100_without_a_certificate(self):
+    def test_webhook__serves_the_scheduler_beside_4100_unauthenticated(self):
         daemon = self.guarded()
         first = self.scheduler(daemon)
         self.filters(first, "before")
@@ -177,7 +177,7 @@ class Strangers(Crowded):
         self.filters(first, "still-on-the-old-one")
         self.alive(daemon)
 
-    def test_3000_binds_at_once_are_granted(self):
+    def test_binds__of_3000_connections_are_granted(self):
         if FILES[1] < BINDS + 200:
             self.skipTest(f"{BINDS} connections, and this machine allows {FILES[1]} open files")
         for start in (self.daemon_with, self.guarded):
@@ -195,7 +195,7 @@ class Strangers(Crowded):
 
 
 class Files(Crowded):
-    def test_1200_slow_clients_silence_no_listener_at_a_soft_limit_of_1024_files(self):
+    def test_listeners__answer_beside_1200_slow_clients_at_1024_files(self):
         self.files(1024)
         daemon = self.daemon_with()
         self.files(FILES[1])
@@ -204,7 +204,7 @@ class Files(Crowded):
         peer = self.open(daemon, "webhook", 1)[0]
         self.filters(peer, "a-pod")
 
-    def test_a_low_hard_limit_makes_the_limits_smaller_and_is_said(self):
+    def test_low_file_limit__lowers_the_connection_limits_and_is_logged(self):
         daemon = self.limited(600)
         self.assertEqual(daemon.logged().count("fewer connections"), 1, daemon.logged())
         self.assertIn("open_files=600", daemon.logged())
@@ -214,7 +214,7 @@ class Files(Crowded):
         peer = self.open(daemon, "webhook", 1)[0]
         self.filters(peer, "a-pod")
 
-    def test_a_hopeless_hard_limit_is_refused_with_a_sentence(self):
+    def test_hopeless_file_limit__is_refused_at_the_start(self):
         with self.assertRaisesRegex(AssertionError, "open files"):
             self.limited(200)
 
@@ -236,7 +236,7 @@ class Files(Crowded):
 
 
 class Slow(Crowded):
-    def test_slow_bodies_leave_memory_for_others(self):
+    def test_slow_bodies__leave_memory_for_others(self):
         daemon = self.daemon_with()
         head = (b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
                 b"Content-Length: %d\r\n\r\n")

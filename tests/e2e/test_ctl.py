@@ -54,7 +54,7 @@ class Ctl(harness.Story):
         for word in says:
             self.assertIn(word, done.stderr)
 
-    def test_a_selector_chooses_by_the_labels_of_the_cluster_file(self):
+    def test_selector__matches_labels_of_the_cluster_file(self):
         def names(*words):
             return self.ask(*words, "-o", "name").split()
 
@@ -79,7 +79,7 @@ class Ctl(harness.Story):
     def rows(self, *words):
         return [line.split() for line in self.ask(*words).splitlines()]
 
-    def test_play_places_eleven_and_says_why_the_twelfth_waits(self):
+    def test_play__places_eleven_and_explains_the_twelfth(self):
         self.assertEqual(self.played.returncode, 0, self.played.stderr)
         lines = self.played.stdout.splitlines()
         self.assertEqual(len(lines), 13)
@@ -87,7 +87,7 @@ class Ctl(harness.Story):
         self.assertRegex(lines[-2], r"^batch/wants-h100 +refused  3 nodes: no GPU of model H100\*; the nearest are NVIDIA-A100-SXM4-80GB, Tesla-T4$")
         self.assertTrue(all("  placed   " in line for line in lines[:11]), lines)
 
-    def test_top_has_a_line_for_each_gpu_and_adds_up(self):
+    def test_top__has_a_line_for_each_gpu_and_adds_up(self):
         text = self.ask("top")
         self.assertNotIn("BAR", text)
         lines = text.splitlines()
@@ -100,7 +100,7 @@ class Ctl(harness.Story):
         self.assertRegex(self.ask("top", "--bars=always", "--node", "vm-0"), r"vm-0 .*[#█]+[.░]+")
         self.assertEqual(len(self.ask("top", "-o", "name").splitlines()), 13)
 
-    def test_lists_show_only_what_was_asked_for(self):
+    def test_lists__apply_their_filters(self):
         def column(at, *words):
             return sorted({line.split()[at] for line in self.ask(*words, "--no-headers").splitlines()})
 
@@ -123,7 +123,7 @@ class Ctl(harness.Story):
         done = run("nodes", "--model", "V100", "--port-file", self.ports)
         self.assertEqual((done.returncode, done.stderr), (0, "nothing matches\n"))
 
-    def test_usage_adds_up_to_the_summary(self):
+    def test_usage__adds_up_to_the_summary(self):
         rows = self.rows("usage", "--no-headers")
         summary = self.daemon.get("/api/v1/summary")
         self.assertEqual(sum(int(row[4]) + int(row[5]) for row in rows),
@@ -132,7 +132,7 @@ class Ctl(harness.Story):
         self.assertEqual({row[0] for row in self.rows("usage", "--no-headers", "-n", "research")}, {"research"})
         self.assertIn(f"= {summary['usedMilli']} milli", self.ask("usage"))
 
-    def test_top_watches_until_it_is_interrupted(self):
+    def test_top_watch__runs_until_interrupted(self):
         process = subprocess.Popen([CTL, "top", "--watch", "--no-headers", "--port-file", self.ports],
                                    stdout=subprocess.PIPE, text=True)
         try:
@@ -151,7 +151,7 @@ class Ctl(harness.Story):
             self.assertLess(time.monotonic() - began, harness.PATIENCE, f"no {wanted}")
         self.fail("it has ended: " + process.stderr.read())
 
-    def test_top_draws_again_when_something_has_changed(self):
+    def test_top_watch__redraws_on_a_change(self):
         daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         process = subprocess.Popen([CTL, "top", "--watch", "--server", f"127.0.0.1:{daemon.port['admin']}"],
@@ -174,7 +174,7 @@ class Ctl(harness.Story):
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=harness.PATIENCE)
 
-    def test_top_asks_again_and_again_where_there_is_no_stream(self):
+    def test_top_watch__polls_without_an_event_stream(self):
         class Old(BaseHTTPRequestHandler):
             answers = {"/api/v1/nodes": {"items": []}, "/api/v1/summary": {"nodes": 7, "ready": True}}
 
@@ -203,7 +203,7 @@ class Ctl(harness.Story):
             _, said = process.communicate(timeout=harness.PATIENCE)
         self.assertEqual(said.count("no stream of events here (HTTP status 404): asking every 2 seconds"), 1, said)
 
-    def test_nodes_in_every_format(self):
+    def test_nodes__print_in_every_format(self):
         self.assertEqual([row[0] for row in self.rows("nodes")], ["NAME", "a100-0", "t4-0", "vm-0"])
         self.assertEqual([row[0] for row in self.rows("nodes", "--no-headers", "--sort-by=-FREE")],
                          ["a100-0", "t4-0", "vm-0"])
@@ -214,13 +214,13 @@ class Ctl(harness.Story):
         self.assertEqual(yaml.safe_load(self.ask("nodes", "-o", "yaml")), listed)
         self.assertIn("UID", self.ask("nodes", "-o", "wide"))
 
-    def test_one_node_and_who_holds_it(self):
+    def test_node__shows_its_holders(self):
         text = self.ask("node", "vm-0")
         self.assertIn("notebook-ada", text)
         self.assertRegex(text, r"vm-0/gpu-0 +NVIDIA-A100-SXM4-80GB +40960 +500 +300")
         self.refuse("node", "vm-9", status=1, says=["vm-9"])
 
-    def test_allocations_are_filtered(self):
+    def test_allocations__are_filtered(self):
         self.assertEqual(len(self.rows("allocations")), 12)
         self.assertEqual(len(self.rows("allocations", "-A", "--no-headers")), 11)
         self.assertEqual({row[0] for row in self.rows("allocations", "-n", "serving", "--no-headers")}, {"serving"})
@@ -229,7 +229,7 @@ class Ctl(harness.Story):
         self.assertEqual(len(self.ask("allocations", "--state=bound", "-o", "name").splitlines()), 11)
         self.assertIn("pod/research/training\n", self.ask("allocations", "-o", "name"))
 
-    def test_a_pod_tells_where_it_is_or_why_not(self):
+    def test_pod__shows_its_place_or_the_reason_it_waits(self):
         placed = self.ask("pod", "research/two-halves")
         self.assertIn("2 x 300 milli", placed)
         self.assertRegex(placed, r"State: +bound since 20")
@@ -244,7 +244,7 @@ class Ctl(harness.Story):
         self.assertIn("wants-h100", self.ask("waiting"))
         self.refuse("pod", "batch/nobody", status=1, says=["nobody", "batch"])
 
-    def test_history_finds_out_whether_it_is_a_gpu_or_a_pod(self):
+    def test_history__tells_gpus_from_pods(self):
         pod = json.loads(self.ask("history", "research/training", "-o", "json"))["items"]
         self.assertEqual({row["name"] for row in pod}, {"training"})
         gpu = pod[0]["gpu"]
@@ -264,7 +264,7 @@ class Ctl(harness.Story):
         # A pod's name has no capital letters, so this can only be meant as a GPU.
         self.refuse("history", "GPU-1a2b", status=1, says=["no GPU and no pod GPU-1a2b in namespace default is"])
 
-    def test_the_past_of_a_pod_that_is_gone(self):
+    def test_history__shows_deleted_pods(self):
         done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("leaves", 100)))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
@@ -276,7 +276,7 @@ class Ctl(harness.Story):
         self.assertIn("leaves", self.ask("history", row["gpu"], "--at", at))
         self.assertIn("leaves", self.ask("allocations", "--state", "released"))
 
-    def test_summary_drift_and_doctor(self):
+    def test_summary_drift_doctor__print_their_tables(self):
         text = self.ask("summary")
         self.assertRegex(text, r"Nodes: +3 with 13 GPUs: 3 ok")
         numbers = [int(word) for word in re.search(r"(?m)^Milli: +(.*)$", text)[1].split() if word.isdigit()]
@@ -290,7 +290,7 @@ class Ctl(harness.Story):
         self.assertRegex(doctor, r"(?m)^ok +signing +allocations are not signed")
         self.assertIn("check/daemon", self.ask("doctor", "-o", "name"))
 
-    def test_backup_is_a_database_or_nothing(self):
+    def test_backup__is_a_database_or_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "copy.db")
             self.ask("backup", file)
@@ -316,7 +316,7 @@ class Ctl(harness.Story):
         self.assertTrue(all(name.startswith("milligpu-diagnostics/") for name in parts))
         return {name.split("/", 1)[1]: content for name, content in parts.items()}
 
-    def test_diagnostics_has_everything_that_a_bug_report_needs(self):
+    def test_diagnostics__contain_all_parts_for_a_bug_report(self):
         with tempfile.TemporaryDirectory() as folder:
             archive = pathlib.Path(folder, "d.tar")
             self.assertIn("read it before you send it", self.ask("diagnostics", archive))
@@ -340,7 +340,7 @@ class Ctl(harness.Story):
             self.assertEqual(list(self.parts_of(archive)), ["README.txt", *self.PARTS[:-1]])
             self.assertEqual(sorted(os.listdir(folder)), ["d.tar", "ledger.db"])
 
-    def test_diagnostics_says_which_part_is_missing_and_has_the_others(self):
+    def test_diagnostics__name_the_missing_part_and_keep_the_others(self):
         class Ill(BaseHTTPRequestHandler):
             def do_GET(self):
                 bad = self.path.startswith(("/api/v1/backup", "/api/v1/waiting"))
@@ -373,7 +373,7 @@ class Ctl(harness.Story):
             self.assertEqual(done.returncode, 1)
             self.refuse("diagnostics", folder + "/no/d.tar", status=1, says=["no/d.tar"])
 
-    def test_check_config_asks_nobody(self):
+    def test_check_config__needs_no_daemon(self):
         with tempfile.TemporaryDirectory() as folder:
             good = pathlib.Path(folder, "good.yaml")
             bad = pathlib.Path(folder, "bad.yaml")
@@ -392,7 +392,7 @@ class Ctl(harness.Story):
                 good.write_text(f"policy: {policy}\n")
                 self.assertEqual(run("check-config", good).returncode, 0)
 
-    def test_wrong_input_for_each_command(self):
+    def test_wrong_input__is_refused_by_each_command(self):
         for words, says in (
                 (["top", "x"], ["top"]), (["top", "--bars=some"], ["--bars", "always"]),
                 (["nodes", "--sort-by", "COLOUR"], ["COLOUR", "NAME"]), (["nodes", "-o", "xml"], ["xml", "yaml"]),
@@ -411,7 +411,7 @@ class Ctl(harness.Story):
             with self.subTest(words):
                 self.refuse(*words, status=2, says=says)
 
-    def test_manifests_that_are_none_are_named(self):
+    def test_invalid_manifest__is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text, says in (("half.json", '{"kind":"Pod"', "half.json"), ("tab.yaml", "a:\n\tb: 1\n", "line"),
                                      ("service.yaml", "kind: Service\nmetadata: {name: web}\n", "no Pod"),
@@ -426,7 +426,7 @@ class Ctl(harness.Story):
             self.assertIn("web", run("play", folder + "/service.yaml", "--port-file", self.ports).stderr)
             self.refuse("play", folder + "/none.yaml", status=1, says=["none.yaml"])
 
-    def test_play_goes_on_after_an_error_and_reports_it(self):
+    def test_play__continues_after_an_error_and_reports_it(self):
         twice = "\n---\n".join(json.dumps(harness.pod(name, 100)) for name in ("again", "again", "after"))
         done = run("play", "-", "--port-file", self.ports, "-o", "json", stdin=twice)
         self.assertEqual(done.returncode, 1)
@@ -441,13 +441,13 @@ class Ctl(harness.Story):
         self.assertIn("127.0.0.1:1", done.stdout)
         self.forget("again", "after", "plain", "lost")
 
-    def test_a_request_that_cannot_be_is_told_what_to_write(self):
+    def test_impossible_request__gets_advice(self):
         done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("odd", 1500)))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"default/odd +refused .*1000 or 2000")
         self.forget("odd")
 
-    def test_the_server_is_found_by_environment_and_flag(self):
+    def test_server_address__comes_from_environment_or_flag(self):
         address = f"127.0.0.1:{self.daemon.port['admin']}"
         self.assertEqual(run("nodes", env={"MILLIGPU_SERVER": address}).returncode, 0)
         self.assertEqual(run("nodes", "--server", f"http://{address}/", env={"MILLIGPU_SERVER": "127.0.0.1:1"}
@@ -472,7 +472,7 @@ class Ctl(harness.Story):
         self.assertEqual(process.wait(harness.PATIENCE), 0)
         return text.decode()
 
-    def test_colours_and_bars_only_on_a_terminal(self):
+    def test_colours__appear_only_on_a_terminal(self):
         seen = self.on_a_terminal("top")
         self.assertIn("█", seen)
         self.assertIn(ESCAPE, seen)
@@ -482,7 +482,7 @@ class Ctl(harness.Story):
         self.assertIn(ESCAPE, self.on_a_terminal("doctor"))
         self.assertNotIn("#", self.on_a_terminal("top", "--bars=never"))
 
-    def test_output_that_cannot_be_written_is_no_success(self):
+    def test_failed_output__is_an_error(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([CTL, "nodes", "--port-file", self.ports], stdout=full, stderr=subprocess.PIPE,
                                   text=True, timeout=harness.PATIENCE)
@@ -491,7 +491,7 @@ class Ctl(harness.Story):
 
 
 class Pages(unittest.TestCase):
-    def test_lists_are_followed_to_their_end(self):
+    def test_lists__are_followed_to_the_last_page(self):
         cluster = json.loads(harness.DEMO.read_text())
         model = cluster["items"][2]
         for i in range(1500):
@@ -520,7 +520,7 @@ class Plugin(unittest.TestCase):
         file.write_text("#!/bin/sh\n" + script)
         file.chmod(0o755)
 
-    def test_it_forwards_a_port_and_ends_the_forwarding(self):
+    def test_plugin__forwards_a_port_and_closes_it(self):
         daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         said = pathlib.Path(self.folder.name, "said")
@@ -534,14 +534,14 @@ class Plugin(unittest.TestCase):
         with self.assertRaises(ProcessLookupError):
             os.kill(int(pid), 0)
 
-    def test_it_says_so_when_kubectl_fails(self):
+    def test_plugin__reports_a_kubectl_failure(self):
         self.kubectl('echo "error: no such namespace" >&2\nexit 1\n')
         done = run("nodes", env=self.env, program=harness.BIN / "kubectl-milligpu")
         self.assertEqual(done.returncode, 1)
         self.assertIn("no such namespace", done.stderr)
         self.assertIn("port-forward", done.stderr)
 
-    def test_nodes_are_chosen_by_their_labels(self):
+    def test_plugin__selects_nodes_by_label(self):
         daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         said = pathlib.Path(self.folder.name, "said")
@@ -563,7 +563,7 @@ class Plugin(unittest.TestCase):
         self.assertEqual(ask("allocations", "-o", "name", "-l", "app=a"), "")
         self.assertIn("get pods --all-namespaces", said.read_text())
 
-    def test_a_selector_that_kubectl_refuses_or_cannot_be_asked_about(self):
+    def test_plugin__reports_a_refused_or_unanswered_selector(self):
         daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
@@ -577,7 +577,7 @@ class Plugin(unittest.TestCase):
                    f"127.0.0.1:{daemon.port['admin']}", env=self.env, program=harness.BIN / "kubectl-milligpu")
         self.assertEqual((done.returncode, done.stdout), (0, "node/t4-0\n"), done.stderr)
 
-    def test_a_pod_without_a_namespace_is_one_of_the_context(self):
+    def test_plugin__takes_the_namespace_of_the_context(self):
         daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         for namespace in ("team-a", "default"):
@@ -617,7 +617,7 @@ class Plugin(unittest.TestCase):
                          "pod/default/r1\n")
         self.assertEqual(said.read_text(), "")
 
-    def test_a_server_that_is_named_needs_no_kubectl(self):
+    def test_plugin__needs_no_kubectl_with_a_server_flag(self):
         self.kubectl("echo called >&2; exit 1\n")
         done = run("nodes", "--server", "127.0.0.1:1", env=self.env, program=harness.BIN / "kubectl-milligpu")
         self.assertNotIn("called", done.stderr)
@@ -649,12 +649,12 @@ class OddServers(unittest.TestCase):
         thread.join(20)
         return done
 
-    def test_what_is_said_of_a_whole_list_is_kept(self):
+    def test_odd_server__keeps_advice_about_a_whole_list(self):
         page = http('{"items":[],"overflow":true}')
         self.assertIs(json.loads(self.answer(page, "waiting", "-o", "json").stdout)["overflow"], True)
         self.assertIn("More pods wait", self.answer(page, "waiting").stderr)
 
-    def test_each_is_one_sentence(self):
+    def test_odd_server__is_reported_in_one_sentence(self):
         for bytes_ in (b"", b"garbage\r\n\r\n", http("<html>"), http("{}"), http("[]"), http('{"items":3}'),
                        http("oops", "500 Oops"), http('{"detail":"not now"}', "503 Busy"),
                        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{", http("", "301 Moved")):

@@ -125,7 +125,7 @@ class Dashboards(unittest.TestCase):
     def problems(self):
         return [problem for one in self.dashboards for problem in one.problems(self.prometheus)]
 
-    def test_every_expression_has_data(self):
+    def test_expressions__all_have_data(self):
         found, seen = [], [0]
 
         def nothing_is_missing():
@@ -150,7 +150,7 @@ class Dashboards(unittest.TestCase):
         change(document)
         return prometheus.Dashboard(document).problems(self.prometheus)
 
-    def test_a_broken_expression_is_named(self):
+    def test_broken_expression__is_named(self):
         self.prometheus.wait(lambda: self.broken(lambda document: None) == [], "data of the first panel")
         def expression(text, legend=""):
             return lambda document: document["panels"][0]["targets"][0].update(expr=text, legendFormat=legend)

@@ -45,7 +45,7 @@ class Defrag(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
-    def test_whoever_follows_a_plan_gets_what_it_says(self):
+    def test_plan__yields_the_promised_gain(self):
         self.scatter()
         plan = self.plan("--min-gain", "1")
         self.assertGreater(len(plan["moves"]), 0)
@@ -61,7 +61,7 @@ class Defrag(unittest.TestCase):
             self.daemon.schedule(harness.pod(name + "-again", milli), [to["node"]])
             self.assertEqual(self.held(name + "-again"), (to["node"], [charge["index"] for charge in to["charges"]]))
 
-    def test_the_table_shows_the_same_plan(self):
+    def test_table__shows_the_same_plan(self):
         self.scatter()
         plan = self.plan("--moves", "2", "--min-gain", "1")
         done = run(self.daemon, "defrag", "--plan", "--moves", "2", "--min-gain", "1")
@@ -73,7 +73,7 @@ class Defrag(unittest.TestCase):
         names = run(self.daemon, "defrag", "--plan", "--moves", "2", "--min-gain", "1", "-o", "name").stdout.split()
         self.assertEqual(names, [f"pod/default/{move['name']}" for move in plan["moves"]])
 
-    def test_it_never_acts_and_says_so(self):
+    def test_defrag__never_acts_and_says_so(self):
         self.scatter()
         before = self.daemon.get("/api/v1/allocations")
         done = run(self.daemon, "defrag")
@@ -82,7 +82,7 @@ class Defrag(unittest.TestCase):
         self.plan()
         self.assertEqual(self.daemon.get("/api/v1/allocations"), before)
 
-    def test_an_idle_cluster_has_nothing_to_gain(self):
+    def test_idle_cluster__has_nothing_to_gain(self):
         done = run(self.daemon, "defrag", "--plan")
         self.assertEqual(done.returncode, 0)
         self.assertTrue(done.stderr.startswith("no moves: "), done.stderr)

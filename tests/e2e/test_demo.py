@@ -78,20 +78,20 @@ class Demo(unittest.TestCase):
             harness.pause()
         return said
 
-    def test_it_leaves_a_server_that_answers(self):
+    def test_demo__leaves_a_server_that_answers(self):
         self.assertIn("no GPU of model H100*", self.stays())
 
-    def test_the_next_run_stops_the_server_of_the_one_before(self):
+    def test_demo__stops_the_server_of_the_last_run(self):
         self.demo()
         before = self.server()
         self.stays()
         self.assertFalse(self.lives(before))
 
-    def test_once_leaves_nothing(self):
+    def test_once__leaves_nothing(self):
         self.assertIn("all of this is right", self.demo("--once"))
         self.assertIsNone(self.server())
 
-    def test_many_pods(self):
+    def test_many__runs_many_pods(self):
         """Each kind has more names than a pipe holds, so a reader that leaves after the first one is noticed."""
         many, long = "m" * 60, "x" * 230
 

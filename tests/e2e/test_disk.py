@@ -48,7 +48,7 @@ class FullDisk(unittest.TestCase):
             answered.add(made["metadata"]["uid"])
         raise AssertionError("there was room for everything")
 
-    def test_a_full_disk_answers_every_bind_with_an_error_until_there_is_room(self):
+    def test_full_disk__fails_every_bind_until_there_is_room(self):
         api, daemon = self.open()
         self.assertEqual(daemon.schedule(harness.pod("ends", 300), ["t4-0"])[1], "")
         waiting = [api.create(harness.pod(f"waits-{i}", 100)) for i in range(8)]
@@ -79,7 +79,7 @@ class FullDisk(unittest.TestCase):
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": held["bound"] + held["reserved"] + 8})
         daemon.check()
 
-    def test_more_news_than_can_be_kept_is_learned_when_there_is_room(self):
+    def test_full_disk__queues_watch_events_until_there_is_room(self):
         api, daemon = self.open()
         self.assertEqual(daemon.schedule(harness.pod("ends", 300), ["t4-0"])[1], "")
         with self.no_room(daemon):
@@ -97,7 +97,7 @@ class FullDisk(unittest.TestCase):
         daemon.forgets("ends")
         daemon.check()
 
-    def test_what_was_answered_before_the_disk_filled_up_survives_kill_9(self):
+    def test_full_disk__keeps_acknowledged_binds_after_kill_9(self):
         api, daemon = self.open()
         self.little_room(daemon)
         made, _, answered = self.fill(api, daemon)
@@ -129,7 +129,7 @@ class FullDisk(unittest.TestCase):
         self.addCleanup(daemon.close)
         return api, daemon, pathlib.Path(f"/proc/{daemon.process.pid}/root{folder.name}")
 
-    def test_a_full_volume_takes_the_ballast_and_releases_go_on(self):
+    def test_full_volume__uses_the_ballast_for_releases(self):
         api, daemon, volume = self.on_a_volume(80)
         ballast = volume / "volume.db.ballast"
         self.assertEqual(ballast.stat().st_blocks * 512, 10 << 20)  # an eighth of the volume, at most 16 MiB
@@ -157,7 +157,7 @@ class FullDisk(unittest.TestCase):
         self.assertEqual(daemon.bind(made, "a100-0"), "")
         daemon.knows(made["metadata"]["name"])
 
-    def test_a_limit_that_is_too_small_is_named(self):
+    def test_ledger_limit__is_refused_when_too_small(self):
         done = subprocess.run([harness.BIN / "milligpud", "--check-config", "--ledger-max-bytes", "67108863"],
                               capture_output=True, text=True, check=False)
         self.assertNotEqual(done.returncode, 0)

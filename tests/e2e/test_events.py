@@ -91,7 +91,7 @@ class Events(unittest.TestCase):
     def metric(self, line):
         return line in self.daemon.admin("GET", "/metrics")[1].decode()
 
-    def test_each_change_comes_as_an_event_with_its_number(self):
+    def test_stream__sends_each_change_with_its_number(self):
         stream = self.follow()
         self.assertEqual((stream.status, stream.headers["content-type"]), (200, "text/event-stream"))
         number, kind, start = stream.event()
@@ -105,7 +105,7 @@ class Events(unittest.TestCase):
             self.assertRegex(data["at"], r"^2[0-9-]+T[0-9:.]+Z$")
         self.assertEqual(read[-1][2]["result"]["allocation"]["state"], "bound")
 
-    def test_whoever_is_woken_finds_the_change_in_the_lists(self):
+    def test_stream__sends_an_event_after_the_lists_show_it(self):
         stream = self.follow()
         for number in range(5):
             name = "web-%d" % number
@@ -114,7 +114,7 @@ class Events(unittest.TestCase):
             held = {item["name"]: item["state"] for item in self.daemon.get("/api/v1/allocations")["items"]}
             self.assertEqual(held.get(name), "bound")
 
-    def test_a_client_goes_on_where_it_was(self):
+    def test_stream__resumes_where_the_client_stopped(self):
         self.daemon.schedule(harness.pod("web-0", 300))
         first = self.follow("?since=0")
         self.assertEqual(first.event()[2], {"seq": 0})
@@ -124,7 +124,7 @@ class Events(unittest.TestCase):
             self.assertEqual(stream.event()[2], {"seq": int(middle)})
             self.assertEqual(stream.until("confirm", "web-0"), read[len(read) // 2 + 1:])
 
-    def test_a_long_journal_comes_whole_and_in_order(self):
+    def test_stream__sends_a_long_journal_in_order(self):
         for number in range(40):
             made = self.daemon.create(harness.pod("web-%d" % number, 100))
             self.daemon.filter(made)
@@ -135,7 +135,7 @@ class Events(unittest.TestCase):
         self.assertGreater(len(texts[0]), 80)
         self.assertEqual(texts[1:], texts[:1] * 2)
 
-    def test_a_number_that_is_not_there_is_410_and_a_bad_one_400(self):
+    def test_cursor__is_410_when_unknown_and_400_when_invalid(self):
         for query, headers, status, part in (
                 ("?since=99999", {}, 410, "another ledger"), ("", {"Last_Event_ID": "99999"}, 410, "another ledger"),
                 ("?since=-1", {}, 400, "since is -1"), ("?since=", {}, 400, "since is empty"),
@@ -144,7 +144,7 @@ class Events(unittest.TestCase):
             self.assertEqual((stream.status, stream.headers["content-type"]), (status, "application/problem+json"))
             self.assertIn(part, json.loads(stream.text())["detail"])
 
-    def test_streams_are_bounded_and_a_place_comes_free(self):
+    def test_streams__are_limited_and_freed(self):
         streams = [self.follow() for _ in range(STREAMS)]
         self.assertEqual([stream.status for stream in streams], [200] * STREAMS)
         over = self.follow()
@@ -158,7 +158,7 @@ class Events(unittest.TestCase):
         self.daemon.schedule(harness.pod("web-0", 100))
         streams[15].until("confirm", "web-0")
 
-    def test_a_client_that_does_not_read_holds_nobody_up(self):
+    def test_slow_reader__delays_no_other_client(self):
         lazy = self.follow("?since=0")
         lazy.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         quick = self.follow()
@@ -167,7 +167,7 @@ class Events(unittest.TestCase):
             quick.until("confirm", "web-%d" % number)
         self.assertTrue(self.metric("\nmilligpu_streams 2\n"), "its own is open all that time")
 
-    def test_shutdown_ends_the_streams(self):
+    def test_shutdown__ends_the_streams(self):
         streams = [self.follow() for _ in range(4)]
         for stream in streams:
             stream.event()
@@ -175,13 +175,13 @@ class Events(unittest.TestCase):
         for stream in streams:
             self.assertIsNone(stream.event())
 
-    def test_head_and_a_connection_that_goes_on(self):
+    def test_head__leaves_the_connection_usable(self):
         for _ in range(3):
             status, body, headers = self.daemon.request("admin", "HEAD", "/api/v1/events", None, {})
             self.assertEqual((status, body, headers["Content-Type"]), (200, b"", "text/event-stream"))
         self.daemon.wait(lambda: self.metric("\nmilligpu_streams 0\n"), "no stream")
 
-    def test_a_quiet_stream_gets_a_comment(self):
+    def test_quiet_stream__sends_comments(self):
         stream = self.follow()
         stream.event()
         while not stream.left.startswith(b":"):
@@ -196,7 +196,7 @@ class InMemory(Events):
 
 
 class Crowd(unittest.TestCase):
-    def test_a_stream_gives_way_to_a_new_connection(self):
+    def test_stream__gives_way_to_a_new_connection(self):
         daemon = harness.Daemon(cluster(), "--admin-connections", str(STREAMS))
         self.addCleanup(daemon.close)
         streams = [Stream(daemon) for _ in range(STREAMS)]
@@ -210,7 +210,7 @@ class Crowd(unittest.TestCase):
 
 
 class Retention(unittest.TestCase):
-    def test_what_retention_has_dropped_is_410_and_the_rest_is_followed(self):
+    def test_retention__gives_410_for_the_dropped_part_only(self):
         daemon = harness.Daemon(cluster(), "--retention-days", "1", ledger="ledger.db")
         self.addCleanup(daemon.close)
         for number in range(5):
@@ -237,7 +237,7 @@ class Retention(unittest.TestCase):
 
 
 class Slow(unittest.TestCase):
-    def test_a_client_that_takes_nothing_for_long_is_ended(self):
+    def test_stalled_client__is_disconnected(self):
         gpus = [{"uuid": "GPU-%032d" % index, "index": index, "milli": 1000, "mib": 81920, "model": "m" * 100}
                 for index in range(64)]
         amounts = {"nvidia.com/vgpu": "64000"}

@@ -38,7 +38,7 @@ class Examples(harness.Story):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["items"], done.stderr
 
-    def test_each_pod_gets_what_its_comment_says(self):
+    def test_example_pods__get_the_share_of_their_comment(self):
         self.assertGreater(len(EXAMPLES), 10)
         for file in EXAMPLES:
             with self.subTest(file.name):
@@ -49,11 +49,11 @@ class Examples(harness.Story):
                 self.assertEqual({name: found(item) for name, item in zip(names, items) if item["outcome"] != "skipped"},
                                  promised(file.read_text()))
 
-    def test_pods_that_it_skips_ask_for_no_gpu(self):
+    def test_skipped_pods__request_no_gpu(self):
         items, _ = self.play(harness.SOURCE / "examples/ray.yaml", "skipped")
         self.assertEqual([item["name"] for item in items if item["outcome"] == "skipped"], ["ray-head-0"])
 
-    def test_the_page_for_users_links_each_of_them(self):
+    def test_user_page__links_every_example(self):
         page = (harness.SOURCE / "docs/use.md").read_text()
         linked = set(re.findall(r"\]\(\.\./examples/([\w.-]+)\)", page))
         self.assertEqual(linked, {file.name for file in EXAMPLES})

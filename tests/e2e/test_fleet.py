@@ -89,7 +89,7 @@ class Fleet(harness.Story):
     def screen(self, *words, **size):
         return Terminal(*words, *self.server, **size).read()
 
-    def test_what_a_person_sees_first_fits_eighty_columns(self):
+    def test_tables__fit_eighty_columns(self):
         for words in VIEWS:
             for columns in (80, 120):
                 shown = self.screen(*words, columns=columns)
@@ -97,7 +97,7 @@ class Fleet(harness.Story):
                 self.assertLessEqual(len(widest), columns, (words, widest))
                 self.assertGreater(shown.count("\n"), 1, words)
 
-    def test_a_terminal_that_does_not_know_its_size_is_told_by_columns(self):
+    def test_terminal_width__comes_from_columns_when_unknown(self):
         shown = self.screen("nodes", columns=0, lines=0, env={"COLUMNS": "60"})
         self.assertLessEqual(max(map(len, shown.splitlines())), 60)
         self.assertIn("no room for them in 60 columns", " ".join(shown.split()))
@@ -107,7 +107,7 @@ class Fleet(harness.Story):
         # The terminal's own size is newer than a variable that a shell once exported.
         self.assertGreater(max(map(len, self.screen("summary", env={"COLUMNS": "40"}).splitlines())), 60)
 
-    def test_a_pipe_has_all_columns_and_whole_values(self):
+    def test_pipe__gets_all_columns_and_untruncated_values(self):
         for words in VIEWS:
             piped = self.ask(*words)
             self.assertNotIn("…", piped)
@@ -118,7 +118,7 @@ class Fleet(harness.Story):
                          "NODE GPU MODEL USED RESERVED MEASURED FREE PODS STATE REASON".split())
         self.assertIn("GPU-" + fleet.uid("gpu", 3, 0), self.ask("node", fleet.name_of(3)))
 
-    def test_top_has_a_line_for_each_node_of_many_gpus(self):
+    def test_top__has_a_line_for_each_large_node(self):
         gpus = sum(len(node["gpus"]) for node in self.daemon.get("/api/v1/nodes?limit=1000")["items"])
         lines = self.screen("top").splitlines()
         self.assertRegex(lines[0], r"^NODE +GPUS +BAR ")
@@ -130,7 +130,7 @@ class Fleet(harness.Story):
             [CTL, "top", "--by", "pod", *self.server], capture_output=True, text=True).stderr)
         self.assertRegex(self.screen("top", "--node", fleet.name_of(3)).splitlines()[0], r"^NODE +GPU ")
 
-    def test_the_parts_of_a_node_add_up(self):
+    def test_node_parts__add_up(self):
         rows = [line.split() for line in self.ask("nodes", "--no-headers").splitlines()]
         self.assertEqual(len(rows), fleet.NODES)
         for row in rows:
@@ -146,7 +146,7 @@ class Fleet(harness.Story):
         self.assertIn(f" of {summary['capacityMilli']} milli", legend)
         self.assertNotIn("fragment", legend)
 
-    def test_a_sick_gpu_is_loud_everywhere(self):
+    def test_sick_gpu__is_shown_in_every_view(self):
         sick = [fleet.name_of(i) for i in fleet.SICK]
         for words in (("top",), ("top", "--by", "node"), ("nodes",)):
             lines = self.ask(*words).splitlines()
@@ -165,7 +165,7 @@ class Fleet(harness.Story):
         for name in sick:
             self.assertIn(f"{name}/1 ({REASON})", check["text"])
 
-    def test_one_reason_of_many_nodes_is_written_once(self):
+    def test_reasons__of_many_nodes_are_written_once(self):
         shown = self.screen("nodes")
         self.assertEqual(shown.count("the node's labels say MIG"), 1)
         self.assertRegex(shown, rf"and {len(fleet.MIG) - 3} more: the node's labels say MIG")
@@ -173,7 +173,7 @@ class Fleet(harness.Story):
         self.assertLess(pod.count("\n"), 30)
         self.assertRegex(pod, rf"\n +{fleet.NODES - len(fleet.MIG)}  no ")
 
-    def test_brownfield_pods_do_not_hide_other_drift(self):
+    def test_foreign_pods__do_not_hide_other_drift(self):
         old = fleet.ADOPTED + 3
         lines = self.ask("drift").splitlines()
         self.assertRegex(lines[0], r"^KIND +WARNINGS +INFORMATION +MEANING")
@@ -197,12 +197,12 @@ class Fleet(harness.Story):
         check = next(c for c in self.daemon.get("/api/v1/doctor")["checks"] if c["name"] == "drift")
         self.assertIn("in 5 places: 3 adopted, 2 over", check["text"])
 
-    def test_the_log_of_a_start_counts_them(self):
+    def test_start_log__counts_foreign_pods(self):
         log = (self.daemon.home / "log").read_text()
         self.assertLess(log.count("drift"), 5, log)
         self.assertIn(f'kinds="{fleet.ADOPTED + 6} adopted"', log)
 
-    def test_placed_pods_are_not_called_pending(self):
+    def test_placed_pods__are_not_called_pending(self):
         self.assertIn("Phase:        placed; its containers have not started (Pending)\n", self.ask("pod", "default/mine"))
         self.assertIn("Phase:        Pending\n", self.ask("pod", "default/v100"))
         self.assertIn("Phase:        Running\n", self.ask("pod", "team-0/inference-server-000-6d5f8"))
@@ -218,7 +218,7 @@ class Fleet(harness.Story):
         os.close(terminal.master)
         return plain(terminal.bytes.split(b"\x1b[2J")[1].split(b"\x1b[H")[0])
 
-    def test_a_picture_of_watch_is_no_longer_than_the_terminal(self):
+    def test_watch__fits_the_height_of_the_terminal(self):
         for lines, columns, words in ((24, 80, ()), (24, 80, ("--by", "gpu")), (50, 100, ()), (12, 60, ()), (24, 40, ())):
             picture = self.pictures(*words, lines=lines, columns=columns)
             self.assertLess(picture.count("\n"), lines, picture)

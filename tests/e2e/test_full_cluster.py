@@ -51,7 +51,7 @@ def keys_given(value):
 
 
 class Keys(unittest.TestCase):
-    def test_the_dump_has_every_key_that_is_read(self):
+    def test_dump__has_every_key_that_is_read(self):
         read = keys_read()
         for known in ("nvidia.com/gpu.count", "milligpu.io/gpus", "reason", "held", "nvlink", "milligpu.io/signature",
                       "gpu-count.milligpu.io/", "milligpu.io/agent", "key", "asked", "containerStatuses"):
@@ -91,7 +91,7 @@ class Files(unittest.TestCase):
         path.write_text(content)
         return path
 
-    def test_simulate(self):
+    def test_simulate__reads_the_full_cluster(self):
         arrivals = self.file("arrivals.csv", ARRIVALS)
         rules = self.file("policy.yaml", "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\nrules:\n- nodes: {pool: training, topology.kubernetes.io/zone: zone-a}\n"
                                          "  reserve: 1\n")
@@ -104,7 +104,7 @@ class Files(unittest.TestCase):
         for milli in 100, 1000, 3000:
             ctl("simulate", "--cluster", self.cluster, "--pods", self.file("m.yaml", manifest(milli, 1)))
 
-    def test_each_node_and_pod_alone(self):
+    def test_objects__are_each_read_alone(self):
         """What is left of a text that is gone may still be there when many objects are read."""
         arrivals = self.file("arrivals.csv", ARRIVALS)
         pods = list(full_cluster.pods())
@@ -138,7 +138,7 @@ class Served(unittest.TestCase):
             done = ctl("simulate", "--cluster", self.daemon.cluster, "--pods", file, "--policy", "binpack", "-o", "json")
         return json.loads(done.stdout)["items"][0]["fitted"]
 
-    def test_commands(self):
+    def test_commands__work_on_the_full_cluster(self):
         for words in (["top"], ["top", "-o", "wide"], ["nodes"], ["allocations"], ["waiting"], ["usage"], ["summary"],
                       ["defrag", "--plan"], ["drift"], ["policy"], ["keys"], ["pod", "default/full", "-v"],
                       ["pod", "default/waits", "-v"], ["history", "default/full"],
@@ -148,7 +148,7 @@ class Served(unittest.TestCase):
         self.ctl("doctor", status=(0, 1))
         self.ctl("doctor", "--nodes", status=(0, 1))
 
-    def test_play_places_what_simulate_says_and_its_past_is_played_again(self):
+    def test_play__places_as_simulate_says_and_its_past_replays(self):
         fits = self.fitting(1000)
         self.assertGreater(fits, 3)
         done = self.ctl("play", "-", "-o", "json", text=manifest(1000))

@@ -82,10 +82,10 @@ class Golden(unittest.TestCase):
                     expected.write_bytes(body_of(answer))
                 self.assertEqual(body_of(answer), expected.read_bytes())
 
-    def test_requests_of_1_34_are_answered_byte_for_byte(self):
+    def test_requests_1_34__are_answered_byte_for_byte(self):
         self.check("1.34")
 
-    def test_requests_of_1_36_are_answered_byte_for_byte(self):
+    def test_requests_1_36__are_answered_byte_for_byte(self):
         self.check("1.36")
 
 

@@ -66,7 +66,7 @@ class Keys(Cluster):
     def signed_by(self, name):
         return self.api.pod(name)["metadata"]["annotations"]["milligpu.io/signature"].split(":")[1]
 
-    def test_a_key_is_replaced_while_pods_live_and_goes_with_the_last_of_them(self):
+    def test_replaced_key__stays_until_its_last_pod_ends(self):
         old = self.signer()
         self.daemon.schedule(harness.pod("before", 100))
         self.want_replaced(old)
@@ -92,7 +92,7 @@ class Keys(Cluster):
         self.daemon.wait(lambda: self.published() == [new], "the key of before to be taken away", 30)
         self.daemon.wait(lambda: self.states() == ["signing"], "it to be forgotten, too")
 
-    def test_a_restart_in_the_middle_goes_on(self):
+    def test_key_replacement__continues_after_a_restart(self):
         old = self.signer()
         self.want_replaced(old)
         new = self.other_than(old)
@@ -142,7 +142,7 @@ class Keys(Cluster):
         code, _ = self.api.request("POST", "/api/v1/namespaces/default/pods", pod)
         self.assertEqual(code, 201)
 
-    def test_pods_that_only_name_a_key_do_not_keep_it(self):
+    def test_key_names__in_unsigned_pods_keep_no_key(self):
         self.daemon.schedule(harness.pod("real", 100))
         old, new = self.replace()
         real = self.api.pod("real")
@@ -156,7 +156,7 @@ class Keys(Cluster):
         self.daemon.wait(lambda: self.published() == [new], "the key to be taken away", 30)
         self.daemon.wait(lambda: self.states() == ["signing"], "it to be forgotten")
 
-    def test_a_key_is_revoked_at_once(self):
+    def test_revoked_key__goes_at_once(self):
         ctl, said = self.ctl_with_kubectl()
         signing = self.signer()
         self.assertIn("run milligpuctl replace-key first", ctl("revoke-key", signing, "--yes", status=1).stderr)
@@ -180,7 +180,7 @@ class Keys(Cluster):
         self.daemon.start()
         self.assertEqual((self.signer(), self.published()), (new, [new]))
 
-    def test_a_key_that_no_keyring_knows_is_shown_and_revoked(self):
+    def test_unknown_key__is_shown_and_revoked(self):
         ctl, _ = self.ctl_with_kubectl()
         self.daemon.schedule(harness.pod("before", 100))
         old = self.signer()
@@ -201,7 +201,7 @@ class Keys(Cluster):
         self.assertEqual(self.published(), [new])
         self.assertEqual(self.check()["status"], "ok")
 
-    def test_doctor_warns_before_no_key_can_be_replaced(self):
+    def test_doctor__warns_before_the_keyring_is_full(self):
         new = self.signer()
         for listed, status in ((11, "ok"), (12, "warning")):
             self.daemon.kill()
@@ -219,7 +219,7 @@ class Keys(Cluster):
         self.assertIn("13 of 16 keys are in use", check["text"])
         self.assertIn("milligpuctl revoke-key", check["fix"])
 
-    def test_milligpuctl_shows_keys_and_has_one_replaced(self):
+    def test_milligpuctl__shows_and_replaces_keys(self):
         old = self.signer()
         ctl, said = self.ctl_with_kubectl()
         self.assertRegex(ctl("keys").stdout, rf"^KEY +STATE +PUBLISHED +PODS +SINCE\n{old} +signing +yes +0 ")

@@ -222,7 +222,7 @@ class Load(unittest.TestCase):
 
     # --- the test ---
 
-    def test_everything_at_once_then_the_ledger_is_the_cluster(self):
+    def test_load__of_every_call_leaves_the_ledger_equal_to_the_cluster(self):
         self.open()
         begin = lambda *args: threading.Thread(target=self.guarded, args=args, daemon=True)
         meanwhile = [begin(self.reader, i) for i in range(READERS)]

@@ -39,7 +39,7 @@ class Migrate(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 
-    def test_examples_of_the_page(self):
+    def test_examples__of_the_page_convert(self):
         pages = examples()
         self.assertEqual(len(pages), 3)
         for page in pages:
@@ -52,7 +52,7 @@ class Migrate(unittest.TestCase):
             (self.home / page["file"]).write_text(page["after"])
             self.assertEqual(self.convert(*words, status=done.returncode).stdout, page["after"])
 
-    def test_inputs_are_joined_as_documents(self):
+    def test_inputs__are_joined_as_documents(self):
         """Also standard input, which is read as well if no file is named."""
         (self.home / "a").write_text(POD.rstrip("\n"))
         (self.home / "b").write_text("---\n" + POD)
@@ -62,14 +62,14 @@ class Migrate(unittest.TestCase):
         self.assertEqual(out, f"{after}---\n{after}---\n{after}")
         self.assertEqual(self.convert("--gpu-memory=4096", stdin=POD).stdout, after)
 
-    def test_nothing_is_written_if_an_input_cannot_be_read(self):
+    def test_unreadable_input__writes_nothing(self):
         (self.home / "a").write_text(POD)
         done = self.convert("a", "missing", status=1)
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr, "milligpuctl: missing: No such file or directory\n")
         self.assertIn("Is a directory", self.convert(".", status=1).stderr)
 
-    def test_more_than_10_mib_are_refused(self):
+    def test_input__over_10_mib_is_refused(self):
         """All inputs together; the largest that is allowed is converted."""
         limit = 10 * 1024 * 1024
         pods = "---\n" + POD
@@ -82,7 +82,7 @@ class Migrate(unittest.TestCase):
         self.assertEqual(done.stdout, "")
         self.assertEqual(done.stderr, "milligpuctl: standard input: the input is larger than 10 MiB\n")
 
-    def test_large_documents_end(self):
+    def test_large_documents__finish(self):
         """One of 10 MiB, of each shape whose cost might not be linear."""
         for text in ("kind: X\n" + "".join(f"k{i}: 1\n" for i in range(900000)),
                      "kind: X\nspec:\n  containers:\n" +

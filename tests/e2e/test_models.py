@@ -73,14 +73,14 @@ class Models(unittest.TestCase):
         self.daemon.create(harness.pod(name, milli, annotations=notes))
         return self.daemon.view(name)
 
-    def test_a_name_stands_for_what_people_mean(self):
+    def test_model_name__accepts_common_spellings(self):
         for at, (name, models) in enumerate(MEANT.items()):
             with self.subTest(name):
                 view = self.view(f"named-{at}", gpu_model=name)
                 self.assertEqual(set(view["models"][0]["standsFor"]), models)
                 self.assertEqual("never" in view, not models)
 
-    def test_several_names_are_told_apart(self):
+    def test_models__of_several_names_stay_distinct(self):
         view = self.view("two", gpu_model="T4,A100")
         self.assertEqual([(each["name"], len(each["standsFor"])) for each in view["models"]], [("T4", 1), ("A100", 3)])
         view = self.view("joined", gpu_model="T4;L4")
@@ -89,7 +89,7 @@ class Models(unittest.TestCase):
         self.assertIn("no GPU of model T4-L4 (several models? separate them by commas)",
                       [reason["text"] for reason in view["reasons"]])
 
-    def test_a_view_shows_advice(self):
+    def test_view__shows_advice(self):
         view = self.view("tiny", milli=1, gpu_modl="A100")
         self.assertEqual(view["advice"], [
             "container c: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is one whole GPU; did you mean 1000?",
@@ -98,7 +98,7 @@ class Models(unittest.TestCase):
         self.assertNotIn("advice", view)
         self.assertNotIn("models", view)
 
-    def test_cheap_gpus_go_first_and_parts_cost_their_part(self):
+    def test_cheap_gpus__are_used_first_and_shares_cost_their_part(self):
         for at, (names, first) in enumerate((("L20,A30", "nvidia-a30"), ("L40S-24Q,L40", "nvidia-l40s-24q"),
                                              ("H20-3e,H20", "nvidia-h20"), ("L20,L40", "nvidia-l20"),
                                              ("H20-3e,H200", "nvidia-h20-3e"))):

@@ -97,7 +97,7 @@ class Mps(unittest.TestCase):
     def lives(self, pid):
         return pathlib.Path(f"/proc/{pid}/stat").exists()
 
-    def test_who_takes_the_name_of_mps_is_a_process_like_any_other(self):
+    def test_foreign_process__named_as_mps_is_metered_as_any_other(self):
         """Of the daemon on GPU-a and a program of its name on GPU-b, the second is used by somebody."""
         node, _ = self.up("--meter-s", "1")
         named = node.home / "nvidia-cuda-mps-server"
@@ -116,7 +116,7 @@ class Mps(unittest.TestCase):
         node.shows('milligpu_node_gpu_outside{gpu="GPU-b"} 1\n')
         self.assertIn('milligpu_node_gpu_outside{gpu="GPU-a"} 0\n', node.page("/metrics")[1])
 
-    def test_a_share_is_a_client_whatever_its_pod_has_set(self):
+    def test_share__is_an_mps_client_whatever_its_pod_sets(self):
         node, runtime = self.up()
         env, mounts = create(runtime, share("GPU-a"), node, env=[
             "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=100",
@@ -130,7 +130,7 @@ class Mps(unittest.TestCase):
         pid, session = (node.home / "mps/GPU-a/log/control.log").read_text().split()[0:3:2]
         self.assertEqual(pid, session)  # what ends the agent's session does not end it
 
-    def test_who_has_a_whole_gpu_needs_none_and_shares_of_two_gpus_are_refused(self):
+    def test_mps__skips_whole_gpus_and_refuses_shares_of_two(self):
         node, runtime = self.up()
         env, mounts = create(runtime, share("GPU-a", milli=1000), node, env=["CUDA_MPS_PIPE_DIRECTORY=/x"])
         self.assertEqual((env["CUDA_MPS_PIPE_DIRECTORY"], mounts), ("/run/milligpu/no-mps", {}))
@@ -139,7 +139,7 @@ class Mps(unittest.TestCase):
         with self.assertRaisesRegex(Refused, "shares of 2 GPUs, and a client of MPS.* uses one: give each"):
             create(runtime, share("GPU-a", "GPU-b"), node, number=3)
 
-    def test_a_daemon_that_ends_is_started_again_and_nothing_starts_meanwhile(self):
+    def test_dead_daemon__is_restarted_and_blocks_starts_meanwhile(self):
         node, runtime = self.up()
         node.tell("refuse")
         first = node.pid()
@@ -155,7 +155,7 @@ class Mps(unittest.TestCase):
         self.assertIn("/dev/shm", create(runtime, share("GPU-a"), node)[1])
         self.assertRegex(node.page("/metrics")[1], "milligpu_node_mps_ends_total [1-9]")
 
-    def test_where_it_cannot_be_started_the_sentence_says_why(self):
+    def test_daemon__that_cannot_start_gives_the_reason(self):
         node = self.node(control="/nowhere/mps-control")
         runtime = node.accept()
         node.shows('milligpu_node_mps_daemons{state="down"} 2\n')
@@ -167,7 +167,7 @@ class Mps(unittest.TestCase):
         with self.assertRaisesRegex(Refused, "not what the agent has at /dev/shm.*mount it"):
             create(runtime, share("GPU-a"), apart)
 
-    def test_a_second_user_of_a_gpu_is_refused_until_the_first_pod_is_gone(self):
+    def test_second_user__is_refused_until_the_first_pod_ends(self):
         node, runtime = self.up()
         create(runtime, share("GPU-a"), node, user=1000, name="first")
         create(runtime, share("GPU-a"), node, user=1000, number=2)
@@ -181,7 +181,7 @@ class Mps(unittest.TestCase):
         runtime.call("StopPodSandbox", field(1, ask(share("GPU-a"), node, name="first")[0]))
         self.assertIn("/dev/shm", create(runtime, share("GPU-a"), node, user=0, number=3)[1])
 
-    def test_the_next_agent_keeps_the_daemons_and_knows_the_users(self):
+    def test_next_agent__keeps_daemons_and_their_users(self):
         node, runtime = self.up()
         first = node.pid()
         env, _ = create(runtime, share("GPU-a"), node, name="first")
@@ -203,7 +203,7 @@ class Mps(unittest.TestCase):
                 create(connection, share("GPU-a"), node, user=0, number=2)
             runtime = connection
 
-    def test_a_client_that_was_made_does_not_start_without_its_daemon(self):
+    def test_created_client__does_not_start_without_its_daemon(self):
         node, runtime = self.up()
         sandboxed, container = ask(share("GPU-a"), node, env=["CUDA_MPS_PIPE_DIRECTORY=/run/milligpu/mps"])
         start = lambda: runtime.call("StartContainer", field(1, sandboxed) + field(2, container))
@@ -215,7 +215,7 @@ class Mps(unittest.TestCase):
         with self.assertRaisesRegex(Refused, "milligpu: the MPS daemon of its GPU GPU-a is not up yet"):
             start()
 
-    def test_after_a_fatal_fault_nobody_starts_until_the_server_has_recovered(self):
+    def test_fatal_fault__blocks_starts_until_the_server_recovers(self):
         node, runtime = self.up()
         create(runtime, share("GPU-a"), node, number=3)
         first = node.pid()
@@ -239,10 +239,10 @@ class Mps(unittest.TestCase):
         node.take_back(word)
         node.shows(UP)
 
-    def test_a_server_that_does_not_recover_without_clients_is_replaced(self):
+    def test_unrecovered_server__without_clients_is_replaced(self):
         self.is_replaced_when_told("fault")
 
-    def test_a_daemon_that_hangs_is_left_to_its_clients(self):
+    def test_hanging_daemon__is_left_to_its_clients(self):
         node, runtime = self.up()
         create(runtime, share("GPU-a"), node)
         pid = node.pid()
@@ -254,10 +254,10 @@ class Mps(unittest.TestCase):
         self.assertTrue(self.lives(pid))
         node.stop()  # though it is being asked
 
-    def test_a_daemon_that_hangs_and_serves_nobody_is_replaced(self):
+    def test_hanging_daemon__without_clients_is_replaced(self):
         self.is_replaced_when_told("hang")
 
-    def test_the_last_look_refuses_who_would_run_beside_it(self):
+    def test_validation__refuses_containers_that_bypass_mps(self):
         node, runtime = self.up()
         sandboxed, container = ask(share("GPU-a"), node)
         answer = runtime.call("CreateContainer", field(1, sandboxed) + field(2, container))
@@ -273,7 +273,7 @@ class Mps(unittest.TestCase):
         elsewhere = whole + field(3, field(1, "/dev/shm") + field(2, "bind") + field(3, "/tmp"))
         self.assertEqual(check(elsewhere)[1], [1])
 
-    def test_the_label_turns_it_on_and_off_and_clients_end_first(self):
+    def test_node_label__switches_mps_after_clients_end(self):
         api = harness.Api()
         self.addCleanup(api.close)
         name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
@@ -308,7 +308,7 @@ class Mps(unittest.TestCase):
         node.wait(lambda: not self.lives(pids[1]), "the daemon to quit after its clients")
         self.assertEqual((node.home / "state/mps").read_text(), "off\n")
 
-    def test_daemons_without_clients_quit_when_the_driver_is_let_go_of_and_others_keep_it(self):
+    def test_driver_release__stops_idle_daemons_and_keeps_busy_ones(self):
         node, runtime = self.up()
         create(runtime, share("GPU-b"), node)
         pids = [node.pid(gpu) for gpu in ("GPU-a", "GPU-b")]
@@ -346,13 +346,13 @@ class Mps(unittest.TestCase):
                       "the count of the kill")
             return node, process.pid
 
-    def test_the_work_of_a_client_is_ended_before_it_is_killed_for_its_memory(self):
+    def test_memory_kill__ends_the_mps_work_first(self):
         node, pid = self.greedy(clients=[1, 2])
         self.assertEqual((node.home / "told/ended-GPU-a").read_text(), f"4242 {pid} runs\n")
         self.assertIn('milligpu_node_mps_clients_ended_total{outcome="ok"} 1\n', node.page("/metrics")[1])
         self.assertNotIn("in the middle of their work", node.logged())
 
-    def test_a_daemon_that_does_not_end_the_work_keeps_no_client_alive(self):
+    def test_memory_kill__ends_the_client_although_mps_does_not_answer(self):
         node, pid = self.greedy(stuck=True)
         self.assertFalse((node.home / "told/ended-GPU-a").exists())
         self.assertIn('milligpu_node_mps_clients_ended_total{outcome="failed"} 1\n', node.page("/metrics")[1])
@@ -361,7 +361,7 @@ class Mps(unittest.TestCase):
         node.take_back("stuck")
         node.shows(UP)
 
-    def test_off_is_off(self):
+    def test_mps_off__changes_nothing(self):
         node = test_node.Node()
         self.addCleanup(node.close)
         node.driver("")
@@ -371,7 +371,7 @@ class Mps(unittest.TestCase):
         self.assertEqual(create(runtime, share("GPU-a"), node, user=0, number=2)[1], {})
         self.assertIn('milligpu_node_mps_daemons{state="up"} 0\n', node.page("/metrics")[1])
 
-    def test_the_tmpfs_of_the_clients_is_mounted_once(self):
+    def test_client_tmpfs__is_mounted_once(self):
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("mounts cannot be made here")
         with tempfile.TemporaryDirectory() as home:
@@ -386,7 +386,7 @@ class Mps(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("--mps-shm: /proc/x: ", done.stderr)
 
-    def test_wrong_flags_are_named(self):
+    def test_mps_flags__are_refused_when_wrong(self):
         for flags, words in ((["--mps", "yes"], 'mps: "yes" is none of: off on label'),
                              (["--mps", "on", "--nvml", ""], "--mps: needs NVML"),
                              (["--mps-dir", "mps"], '--mps-dir: "mps" does not begin with /'),

@@ -366,7 +366,7 @@ class Agent(unittest.TestCase):
     def ready(self, node):
         node.wait(lambda: node.page("/readyz") == (200, "ok\n"), "ready")
 
-    def test_it_is_ready_when_the_runtime_and_the_node_know_of_it_and_stays_so_without_the_api_server(self):
+    def test_agent__is_ready_once_seen_and_stays_so_without_the_api_server(self):
         api = self.api(one_node())
         node = self.node("--pod-uid", POD, url=api.url)
         self.unready(node, "^the container runtime does not ask this agent.*\nthe Node has not yet shown.*\n$")
@@ -385,7 +385,7 @@ class Agent(unittest.TestCase):
         self.ready(node)
         self.assertEqual(node.logged().count("not ready: the GPUs of this node may not be handed out"), 2 + 1)
 
-    def test_a_node_that_is_made_again_is_named_by_its_new_uid(self):
+    def test_recreated_node__is_named_by_its_new_uid(self):
         api = self.api(one_node())
         node = self.node("--pod-uid", POD, url=api.url)
         runtime = node.accept()
@@ -398,7 +398,7 @@ class Agent(unittest.TestCase):
         node.wait(lambda: api.agent().get("pod", {}).get("node") == api.node()["metadata"]["uid"], "the new uid")
         self.ready(node)
 
-    def test_a_machine_that_was_cloned_with_its_name_is_not_ready_and_serves_on(self):
+    def test_cloned_machine__is_not_ready_and_serves_on(self):
         other = "11111111-2222-4333-8444-555555555555"
         api = self.api(one_node(other))
         node = self.node("--pod-uid", POD, url=api.url)
@@ -420,7 +420,7 @@ class Agent(unittest.TestCase):
         self.ready(node)
         self.assertEqual(api.agent()["pod"]["boot"], other)
 
-    def test_a_runtime_without_a_validator_is_ready_unless_the_setting_wants_one(self):
+    def test_validator__missing_is_ready_unless_required(self):
         api = self.api(one_node())
         node = self.node("--validator", "require", url=api.url)
         runtime = node.accept(version="v2.1.6")
@@ -435,7 +435,7 @@ class Agent(unittest.TestCase):
             node.accept(version="v2.1.6")
             self.ready(node)
 
-    def test_a_validator_that_is_off_makes_the_node_unready_unless_it_is_waived(self):
+    def test_validator__off_is_unready_unless_waived(self):
         for rule in ("auto", "waive"):
             node = self.node("--validator", rule, url=self.api(one_node()).url)
             runtime = node.accept()
@@ -449,7 +449,7 @@ class Agent(unittest.TestCase):
             else:
                 self.ready(node)
 
-    def test_a_signed_pod_gets_its_gpu_while_the_api_server_is_away_and_no_other_ever(self):
+    def test_signed_pod__gets_only_its_gpu_without_the_api_server(self):
         node = self.node()
         runtime = node.accept()
         self.assertEqual(runtime.create({}), ([], {}))  # a pod of others is not changed
@@ -464,7 +464,7 @@ class Agent(unittest.TestCase):
         self.assertIn('milligpu_node_containers_total{outcome="gpus"} 1\n', node.page("/metrics")[1])
         self.assertIn('milligpu_node_containers_total{outcome="refused"} 2\n', node.page("/metrics")[1])
 
-    def test_what_was_proven_first_outlives_kill_9(self):
+    def test_proven_allocation__outlives_kill_9(self):
         node = self.node()
         runtime = node.accept(pod(node.sign()))
         node.stop(signal.SIGKILL)
@@ -476,7 +476,7 @@ class Agent(unittest.TestCase):
         with self.assertRaisesRegex(Refused, "was changed"):
             runtime.create({"milligpu.io/allocation": ALLOCATION.replace("GPU-a", "GPU-b")})
 
-    def test_a_forged_allocation_from_before_the_agent_gets_nothing(self):
+    def test_forged_allocation__from_before_the_agent_gets_nothing(self):
         node = Node()
         self.addCleanup(node.close)
         for gpu in ("all", "GPU-a", "0"):
@@ -493,7 +493,7 @@ class Agent(unittest.TestCase):
             node.stop()
             shutil.rmtree(node.home / "state")
 
-    def test_a_container_that_ran_while_it_was_away_is_told_by_name(self):
+    def test_unseen_container__is_named_after_a_restart(self):
         node = self.node()
         node.accept()
         node.stop(signal.SIGKILL)
@@ -506,7 +506,7 @@ class Agent(unittest.TestCase):
         self.assertRegex(node.logged(), r"did not pass the agent.*namespace=default pod=web container=main")
         self.assertIn("milligpu_node_strangers_total 1\n", node.page("/metrics")[1])
 
-    def test_it_connects_again_when_the_runtime_restarts_and_says_when_it_is_ready(self):
+    def test_agent__reconnects_when_the_runtime_restarts(self):
         node = self.node(url=self.api(one_node()).url)
         runtime = node.accept()
         node.wait(lambda: node.page("/readyz")[0] == 200, "ready")
@@ -518,7 +518,7 @@ class Agent(unittest.TestCase):
         node.listen()
         self.assertEqual(node.accept().create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
 
-    def test_a_runtime_that_leaves_before_its_list_was_told_is_named_as_such(self):
+    def test_runtime__that_closes_before_its_list_is_named(self):
         node = self.node()
         runtime = node.peer()
         runtime.welcome()
@@ -526,7 +526,7 @@ class Agent(unittest.TestCase):
         runtime.peer.close()
         node.wait(lambda: "closed the connection before it had told what runs" in node.logged(), "the reason")
 
-    def test_rubbish_ends_the_connection_and_not_the_agent(self):
+    def test_rubbish__ends_the_connection_but_not_the_agent(self):
         node = self.node(url=self.api(one_node()).url)
         for rubbish in (b"\xff" * 64, b"GET / HTTP/1.1\r\n\r\n", struct.pack(">II", PLUGIN, 1 << 31)):
             connection = node.peer()
@@ -541,7 +541,7 @@ class Agent(unittest.TestCase):
         self.ready(node)
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
 
-    def test_a_runtime_that_is_too_old_is_refused_with_a_sentence(self):
+    def test_old_runtime__is_refused_with_advice(self):
         node = self.node()
         connection = node.peer()
         connection.welcome()
@@ -550,7 +550,7 @@ class Agent(unittest.TestCase):
         connection.peer.close()
         self.assertEqual(node.page("/readyz")[0], 503)
 
-    def test_a_runtime_that_is_refused_each_second_is_logged_once_until_it_changes(self):
+    def test_old_runtime__is_logged_once_until_it_changes(self):
         node = self.node()
         refusals = lambda: node.logged().count("this container runtime cannot be served")
         for version, lines in (("v1.7.29", 1), ("v1.7.29", 1), ("v2.0.5", 2), ("v2.3.7", 2), ("v2.0.5", 3)):
@@ -563,7 +563,7 @@ class Agent(unittest.TestCase):
             connection.peer.close()
             self.assertEqual(refusals(), lines, version)
 
-    def test_the_last_look_is_only_asked_for_where_the_runtime_has_it(self):
+    def test_validate_event__is_requested_only_where_supported(self):
         node = self.node()
         for version, events in (("v2.1.6", 0x22a), ("v2.3.7", 0x222a)):
             connection = node.peer()
@@ -571,7 +571,7 @@ class Agent(unittest.TestCase):
             self.assertEqual(connection.configure(version)[2], [events])
             connection.peer.close()
 
-    def test_the_node_shows_the_key_of_its_reports_only_where_it_reports(self):
+    def test_report_key__is_shown_only_where_reports_are_sent(self):
         api = harness.Api()
         self.addCleanup(api.close)
         names = [item["metadata"]["name"] for item in json.loads(harness.DEMO.read_text())["items"]]
@@ -587,7 +587,7 @@ class Agent(unittest.TestCase):
         public = node.openssl("pkey", "-in", file, "-pubout", "-outform", "DER")[-32:]
         self.assertEqual(base64.b64decode(json.loads(agent(names[1]))["key"]), public)
 
-    def test_the_node_says_that_it_has_an_agent_once_and_until_the_uninstall(self):
+    def test_agent_annotation__is_written_once_and_lasts_until_uninstall(self):
         api = harness.Api()
         self.addCleanup(api.close)
         name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
@@ -625,19 +625,19 @@ class Agent(unittest.TestCase):
                 f"milligpu.io/{what}", nothing))
         return name, node, lambda: node.says("gpus", "[]")
 
-    def test_the_inventory_comes_from_the_drivers_library(self):
+    def test_inventory__comes_from_nvml(self):
         _, node, gpus = self.with_driver()
         node.accept()
         node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
         self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
 
-    def test_who_cannot_see_xids_says_so(self):
+    def test_old_driver__is_logged_as_blind_to_xids(self):
         _, node, gpus = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
         node.accept()
         node.wait(lambda: len(gpus()) == 2, "the inventory")
         self.assertIn('warn  NVIDIA\'s driver is="ready: it does not tell of XIDs, so they are not seen"', node.logged())
 
-    def test_the_node_says_which_driver_there_is_and_which_specification_names_its_gpus(self):
+    def test_node__shows_its_driver_and_its_cdi_specification(self):
         _, node, gpus = self.with_driver()
         agent = lambda: node.says("agent", "{}")
         node.accept()
@@ -653,7 +653,7 @@ class Agent(unittest.TestCase):
         node.wait(lambda: agent().get("cdi", {}).get("named") == 1, "one name")
         node.wait(lambda: said() == [{}, closed], "the other GPU to be closed")
 
-    def test_the_node_says_whether_a_limit_of_memory_by_the_driver_would_hold(self):
+    def test_node__shows_whether_driver_memory_limits_work(self):
         _, node, _ = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
         limits = lambda: node.says("agent", "{}").get("limits")
         node.accept()
@@ -670,7 +670,7 @@ class Agent(unittest.TestCase):
         node.wait(lambda: limits() == "no_controller", "the driver that came back to be tried anew")
         self.assertRegex(node.logged(), 'warn  limits of GPU memory by the driver are=no_controller why="the cgroup has')
 
-    def test_containers_get_their_gpus_while_the_driver_hangs(self):
+    def test_hanging_driver__does_not_block_containers(self):
         name, node, gpus = self.with_driver("--inventory-s", "1")
         connection = node.accept()
         node.wait(lambda: len(gpus()) == 2, "the inventory")
@@ -681,7 +681,7 @@ class Agent(unittest.TestCase):
         self.assertEqual(node.page("/livez")[0], 200)
         self.assertIn("milligpu_node_", node.page("/metrics")[1])
 
-    def test_a_driver_that_goes_away_makes_the_node_unready_and_one_sick_gpu_does_not(self):
+    def test_lost_driver__makes_the_node_unready_but_a_sick_gpu_does_not(self):
         name, node, gpus = self.with_driver("--inventory-s", "1")
         runtime = node.accept()
         self.ready(node)
@@ -737,7 +737,7 @@ class Agent(unittest.TestCase):
         self.assertTrue(self.holds_driver(node))
         self.assertFalse((node.home / "state/driver/released").exists())
 
-    def test_the_recipe_replaces_the_driver_under_an_agent_that_runs(self):
+    def test_driver_recipe__replaces_the_driver_under_a_running_agent(self):
         """The commands of docs/NODE.md, as they stand there; kubectl and ssh are shims."""
         api, node = self.with_library("--pod-uid", POD)
         runtime = node.accept()
@@ -784,7 +784,7 @@ class Agent(unittest.TestCase):
         told = (node.home / "told").read_text()
         self.assertRegex(told, r"(?s)drain n1 .*wait --for=condition=Ready .*spec.nodeName=n1\nuncordon n1\n$")
 
-    def test_the_operators_upgrade_makes_the_agent_let_go_until_it_is_done(self):
+    def test_operator_upgrade__releases_the_driver_until_done(self):
         api, node = self.with_library(labels={"nvidia.com/gpu-driver-upgrade-state": "cordon-required"})
         runtime = node.accept()
         self.is_back(api, node, "615.10")
@@ -808,7 +808,7 @@ class Agent(unittest.TestCase):
         shutil.copy(harness.TESTS / "libnvidia-ml.so.1", node.home / "libnvidia-ml.so.1")
         self.is_back(api, node, "615.10")
 
-    def test_an_agent_in_a_pod_ends_once_when_its_library_does_not_fit_the_new_driver(self):
+    def test_driver_mismatch__ends_an_agent_in_a_pod_once(self):
         api, node = self.with_library("--pod-uid", POD)
         node.accept()
         self.is_back(api, node, "615.10")
@@ -826,7 +826,7 @@ class Agent(unittest.TestCase):
         node.driver("")
         self.is_back(api, node, "615.10")
 
-    def test_a_sick_gpu_says_why_until_an_operator_clears_the_fault(self):
+    def test_sick_gpu__shows_its_reason_until_cleared(self):
         name, node, gpus = self.with_driver()
         node.accept()
         node.wait(lambda: [gpu["health"] for gpu in gpus()] == ["healthy"] * 2, "two healthy GPUs")
@@ -850,7 +850,7 @@ class Agent(unittest.TestCase):
         (node.home / "idle").mkdir()
         self.assertIn("no agent with the state folder", clear("GPU-b", "idle").stderr)
 
-    def test_a_gpu_that_kubelet_gave_away_whole_is_named_until_its_pod_ends(self):
+    def test_whole_gpu__from_kubelet_is_held_until_its_pod_ends(self):
         name, node, gpus = self.with_driver()
         connection = node.accept()
         held = lambda: [gpu.get("held") for gpu in gpus()]
@@ -896,7 +896,7 @@ class Agent(unittest.TestCase):
                 found[name] = float(number)
         return found
 
-    def test_the_page_shows_what_is_used_of_what_was_granted(self):
+    def test_metrics__show_use_beside_the_grant(self):
         proc = tempfile.TemporaryDirectory()
         self.addCleanup(proc.cleanup)
         for pid, cgroup in ((700, "0::/kubepods/pod1/id-main\n"), (701, "0::/user.slice\n")):
@@ -938,7 +938,7 @@ class Agent(unittest.TestCase):
         node.wait(lambda: "GPU-a" in node.page("/metrics")[1], "a reading")
         self.assertNotIn("web", node.page("/metrics")[1])
 
-    def test_a_wall_clock_that_jumps_changes_times_that_people_read_and_nothing_else(self):
+    def test_wall_clock__steps_change_displayed_times_only(self):
         with tempfile.TemporaryDirectory() as proc:
             (pathlib.Path(proc) / "700").mkdir()
             (pathlib.Path(proc) / "700/cgroup").write_text("0::/kubepods/pod1/id-main\n")
@@ -954,7 +954,7 @@ class Agent(unittest.TestCase):
                 self.assertEqual(node.page("/readyz")[0], 200)
                 self.assertEqual(self.samples(node)[sick], 1)  # it is quiet for less than 10 minutes
 
-    def test_a_gpu_is_healthy_after_its_quiet_time_although_the_wall_clock_went_back(self):
+    def test_quiet_time__ends_although_the_wall_clock_steps_back(self):
         node, _ = self.metered("", "--quiet-s", "10")  # long enough to be seen
         healthy = 'milligpu_node_gpu_health{gpu="GPU-b",health="healthy"}'
         node.driver("event 1 GPU-b 8 79\n")
@@ -963,7 +963,7 @@ class Agent(unittest.TestCase):
         node.driver("")
         node.wait(lambda: self.samples(node)[healthy] == 1, "GPU-b to be healthy")
 
-    def test_only_the_container_that_takes_too_much_is_killed(self):
+    def test_over_memory__kills_only_the_offending_container(self):
         bystander = subprocess.Popen(["sleep", "600"])
         self.addCleanup(bystander.wait)
         self.addCleanup(bystander.kill)
@@ -982,7 +982,7 @@ class Agent(unittest.TestCase):
             self.assertRegex(node.logged(), "killed: a container used more.*pod=web container=main gpu=GPU-a "
                                             "used_mib=4916 granted_mib=4915")
 
-    def test_a_container_starts_with_a_limit_of_its_memory(self):
+    def test_memory_limit__is_set_before_the_container_starts(self):
         node, runtime = self.metered("", "--memory-limit", "require", "--cgroup-dir", "/sys/fs/cgroup")
 
         def refused():
@@ -1029,7 +1029,7 @@ class Agent(unittest.TestCase):
         runtime.node = node
         return node, runtime
 
-    def test_the_successor_of_a_pod_that_still_runs_waits_for_its_end(self):
+    def test_successor__waits_for_the_end_of_a_force_deleted_pod(self):
         node, runtime = self.served()
         for call in ("CreateContainer", "StartContainer"):
             self.asks(runtime, call, "old", 700, "1")
@@ -1056,7 +1056,7 @@ class Agent(unittest.TestCase):
         with self.assertRaisesRegex(Refused, r"shop/new \(400\)"):
             self.asks(runtime, "CreateContainer", "old", 700, "6")
 
-    def test_a_privileged_container_of_a_pod_with_shares_is_named_refused_or_left_alone(self):
+    def test_privileged_container__is_warned_of_refused_or_allowed(self):
         device = lambda minor: field(2, field(1, f"/dev/nvidia{minor}") + field(2, "c") + field(3, 195) + field(4, minor))
         devices = device(0) + device(1) + device(2) + field(3, field(7, field(1, 1) + field(5, "rwm")))
         total = 'milligpu_node_privileged_total{outcome="%s"} %d\n'
@@ -1089,7 +1089,7 @@ class Agent(unittest.TestCase):
             self.assertIn(total % ("warned", 0), node.page("/metrics")[1])
         self.assertEqual(node.logged().count("a privileged container sees GPUs"), 2)
 
-    def test_it_is_small(self):
+    def test_agent__is_small(self):
         if harness.BIN.parent.name in ("asan", "tsan"):
             self.skipTest("a sanitizer's build is not: ./test.sh release runs this test")
         node = self.node()
@@ -1099,7 +1099,7 @@ class Agent(unittest.TestCase):
         rss = int(stat[21]) * os.sysconf("SC_PAGE_SIZE")
         self.assertLess(rss, 16 << 20)
 
-    def test_the_largest_list_is_read_in_little_memory_and_what_is_too_long_is_named(self):
+    def test_largest_list__is_read_in_little_memory_and_excess_is_named(self):
         """
         Messages of 4 MiB, the most that a runtime sends, full of the smallest fields that there are. What a tenant can put
         into them does not make the node unready.
@@ -1141,7 +1141,7 @@ class Agent(unittest.TestCase):
         if harness.BIN.parent.name not in ("asan", "tsan"):
             self.assertLess(peak, 64 << 10)  # the DaemonSet's limit is 128 MiB
 
-    def test_wrong_flags_are_named(self):
+    def test_flags__are_refused_when_wrong(self):
         for flags, words in ((["--nodes=1"], "--nodes is no flag"), ([], "--node is not set"),
                              (["--node", "n1", "--nri-socket", "x" * 200], "--nri-socket: a socket's path"),
                              (["--node", "n1", "--state-dir", "/proc/x"], "/proc/x"),
@@ -1153,7 +1153,7 @@ class Agent(unittest.TestCase):
             self.assertIn(words, done.stderr)
             self.assertIn(done.returncode, (1, 2))
 
-    def test_a_settings_file_is_checked(self):
+    def test_settings_file__is_checked(self):
         with tempfile.TemporaryDirectory() as home:
             file = pathlib.Path(home, "node.yaml")
             for text, said in (("node: n1\nquiet_s: 30\n", ""), ("node: n1\nquiet: 30\n", ":2: no setting is called \"quiet\""),

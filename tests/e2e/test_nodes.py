@@ -59,7 +59,7 @@ class Shown(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def test_an_agent_says_which_gpus_mig_has_whatever_the_labels_say(self):
+    def test_mig_gpus__come_from_the_agent_whatever_the_labels_say(self):
         daemon = self.daemon(
             node("labels-of-operator", gfd_labels(8, changes=MIXED), capacity=whole(6), annotations=agent(8, 2)),
             node("labels-without-mig", gfd_labels(8), annotations=agent(8, 2, of="b")),
@@ -73,7 +73,7 @@ class Shown(unittest.TestCase):
         self.assertRegex(text, r"^the node's labels say MIG: ")
         self.assertRegex(self.ctl(daemon, "node", "labels-of-operator"), r"(?m)^  0 .* held +mig$")
 
-    def test_gpus_that_are_cut_by_time_are_not_shared_a_second_time(self):
+    def test_time_sliced_gpus__are_not_shared_again(self):
         sliced = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "time-slicing",
                   "nvidia.com/gpu.product": "Tesla-T4-SHARED"}
         daemon = self.daemon(node("bug", gfd_labels(1, "Tesla-T4", 15360), capacity=whole(4)),
@@ -91,7 +91,7 @@ class Shown(unittest.TestCase):
         answer = daemon.filter(daemon.create(harness.pod("p", 300)))
         self.assertEqual(answer["NodeNames"], ["fine"])
 
-    def test_nodes_for_virtual_machines_are_excluded(self):
+    def test_virtual_machine_nodes__are_excluded(self):
         given = {"nvidia.com/gpu.workload.config": "vm-passthrough"}
         daemon = self.daemon(node("vms", gfd_labels(2, changes=given)),
                              node("vgpus", gfd_labels(2, changes={"nvidia.com/gpu.workload.config": "vm-vgpu"}),
@@ -103,7 +103,7 @@ class Shown(unittest.TestCase):
         self.assertEqual(self.shown(daemon, "containers"), ("ok", 2000, ""))
         self.assertEqual(self.drift(daemon), [])
 
-    def test_a_plugin_that_offers_nothing_closes_its_node_and_a_gpu_that_it_holds_back_is_drift(self):
+    def test_idle_plugin__closes_its_node_and_held_gpus_are_drift(self):
         nodes = [node("down", gfd_labels(8), capacity=whole(8), allocatable=whole(0)),
                  node("sick", gfd_labels(8), capacity=whole(8), allocatable=whole(7)),
                  node("left", gfd_labels(8), capacity=whole(0)),
@@ -132,7 +132,7 @@ class Shown(unittest.TestCase):
         self.assertEqual(self.drift(ignoring), [])
         self.assertIn("is ignored", self.check(ignoring, "plugin")["text"])
 
-    def test_gpus_that_nothing_names_are_missed(self):
+    def test_unnamed_gpus__are_reported_missing(self):
         bare = {"kubernetes.io/os": "linux"}
         daemon = self.daemon(node("gke", bare, capacity=whole(8)), node("cpu", bare), node("fine", gfd_labels(1)))
         text = ("no source of shares: label nvidia.com/gpu.count (from feature discovery) or annotation milligpu.io/gpus "
@@ -146,7 +146,7 @@ class Shown(unittest.TestCase):
         self.assertRegex(self.ctl(daemon, "nodes"), r"(?m)^gke .* no_source  ")
         self.assertEqual(self.drift(daemon), [])
 
-    def test_memory_that_is_not_known_is_said_to_be_so(self):
+    def test_unknown_memory__is_reported(self):
         daemon = self.daemon(node("spark", gfd_labels(1, "NVIDIA-GB10", 0)))
         plain = daemon.create(harness.pod("plain", 300))
         mem = daemon.create(harness.pod("mem", 300, annotations={"milligpu.io/gpu-memory": "16Gi"}))
@@ -159,7 +159,7 @@ class Shown(unittest.TestCase):
 class Live(unittest.TestCase):
     """The plugin goes and comes back."""
 
-    def test_a_plugin_that_returns_wakes_who_waits_and_running_pods_hear_nothing(self):
+    def test_returning_plugin__wakes_waiting_pods_only(self):
         api = harness.Api(cluster(node("gpu", gfd_labels(2), capacity=whole(2))))
         self.addCleanup(api.close)
         daemon = harness.ClusterDaemon(api)

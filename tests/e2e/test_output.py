@@ -118,7 +118,7 @@ class Output(harness.Story):
     def states(self):
         return [one["state"] for one in self.daemon.get("/api/v1/allocations")["items"]]
 
-    def test_every_command(self):
+    def test_output__of_every_command_is_as_recorded(self):
         """In the order in which one example needs what another one did."""
         (self.home / "demo").symlink_to(harness.SOURCE / "demo")
         self.one("play", "milligpuctl play demo/pods.yaml")

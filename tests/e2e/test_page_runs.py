@@ -457,12 +457,12 @@ SAID_BY = {
 class Known(unittest.TestCase):
     """Each block belongs to a test, and each entry of a list to a block."""
 
-    def test_lists_name_blocks_that_are_there(self):
+    def test_lists__name_existing_blocks(self):
         firsts = {(page, block.first) for page in pages.names() for block in pages.blocks(page)}
         for entries in (RUN_BY, READ_BY, STATUS, BEFORE, MADE_BY, SAID_BY):
             self.assertEqual(sorted(set(entries) - firsts), [])
 
-    def test_what_runs_on_a_cluster_has_a_test_there(self):
+    def test_cluster_blocks__have_a_test_there(self):
         blocks = [block for page in pages.names() for block in pages.blocks(page) if block.mark == "run on a cluster"]
         names = set()
         without = []
@@ -480,7 +480,7 @@ class Known(unittest.TestCase):
         tests = "".join(path.read_text() for path in (harness.SOURCE / "tests/controlplane").glob("*_test.go"))
         self.assertEqual([name for name in names if f"func {name}(" not in tests], [])
 
-    def test_the_tests_that_run_blocks_are_there(self):
+    def test_block_tests__exist(self):
         for file, words in (*RUN_BY.values(), *READ_BY.values()):
             self.assertIn(words, (harness.SOURCE / file).read_text(), file)
 

@@ -37,10 +37,10 @@ def findings(page, text):
 
 
 class Marks(unittest.TestCase):
-    def test_each_block_of_each_page_has_its_mark(self):
+    def test_blocks__all_have_a_mark(self):
         self.assertEqual([one for page in pages.names() for one in findings(page, pages.text(page))], [])
 
-    def test_what_is_wrong_is_seen(self):
+    def test_mark_check__flags_wrong_samples(self):
         for text, at, word in (("    ls\n", 1, "mark this block"), ("x\n\n```sh\nls\n```\n", 4, "mark this block"),
                                ("<!-- run at night -->\n```\nls\n```\n", 3, "is no mark"),
                                ("<!-- run -->\nx\n\n    ls\n", 1, "before no block"),
@@ -52,27 +52,27 @@ class Marks(unittest.TestCase):
                 found = list(findings("a.md", text))
                 self.assertTrue(any(one.startswith(f"a.md:{at}: ") and word in one for one in found), found)
 
-    def test_what_is_right_is_passed(self):
+    def test_mark_check__passes_right_samples(self):
         for text in ("<!-- run -->\n\n    ls\n", "<!-- shown -->\n```yaml\na: 1\n```\n", "```text\n->\n```\n",
                      "1. x\n\n   <!-- needs a GPU -->\n\n       ls\n\n   more\n", "- x\n\n    more of x\n", "a\n    b\n",
                      "<!-- run on a cluster -->\n\n    ls\n\n    ls\n"):
             with self.subTest(text):
                 self.assertEqual(list(findings("a.md", text)), [])
 
-    def test_a_block_is_read_without_the_indent_of_its_list(self):
+    def test_block__is_read_without_the_indent_of_its_list(self):
         text = "# A *b* c\n\n1. x\n\n   <!-- run: w.yaml -->\n\n       a\n\n         b\n\nend\n\n<!-- shown -->\n```sh f\nc\n```\n"
         one, two = pages.Reader("a.md", text).blocks
         self.assertEqual((one.line, one.heading, one.mark, one.file, one.text), (7, "a-b-c", "run", "w.yaml", "a\n\n  b\n"))
         self.assertEqual((two.line, two.mark, two.language, two.file, two.text), (15, "shown", "sh", "f", "c\n"))
 
-    def test_the_blocks_that_no_test_runs_are_counted(self):
+    def test_untested_blocks__are_counted(self):
         marks = [block.mark for page in pages.names() for block in pages.blocks(page)]
         for mark, count in NOT_RUN.items():
             found = marks.count(mark)
             self.assertEqual(found, count, f"{found} blocks say {mark!r} and not {count}: run the new one by a test, or, if "
                              "there are fewer, lower the number in NOT_RUN")
 
-    def test_drawings_are_counted(self):
+    def test_drawings__are_counted(self):
         """Otherwise a command could be called a drawing."""
         found = {page: sum(block.drawing for block in pages.blocks(page)) for page in pages.names()}
         self.assertEqual({page: count for page, count in found.items() if count}, DRAWINGS)
@@ -81,7 +81,7 @@ class Marks(unittest.TestCase):
 class Output(unittest.TestCase):
     """What is shown, compared with what comes out."""
 
-    def test_what_differs_from_run_to_run_is_the_same(self):
+    def test_comparison__ignores_values_that_vary(self):
         for shown, said in (("a  1.5m 10.0.0.1", "a 1.5m 10.0.0.1"), ("since 2026-01-01T00:00:00Z (3s)", "since 2027-02-03T04:05:06.7Z (4m)"),
                             ("v0.1.0 GPU-0a1b2c3d-4e5f", "0.2.1 GPU-ffffffff-0000"), ("at 127.0.0.1:1", "at 127.0.0.1:23456"),
                             ("a\n...\nd", "a\nb\nc\nd"), ("...\nd", "c\nd\n"), ("a\n...", "a\nb\nc"), ("a\n\nb", "a\nb\n"),
@@ -89,13 +89,13 @@ class Output(unittest.TestCase):
             with self.subTest(shown):
                 self.assertIsNone(pages.agrees(shown, said))
 
-    def test_what_is_wrong_is_named(self):
+    def test_comparison__names_differences(self):
         for shown, said, line in (("a 1", "a 2", "a 1"), ("a\nb", "a", "b"), ("a", "a\nb", "b"), ("a\n...\nd", "a\nb", "d"),
                                   ("...\na", "a\nb", "b"), ("placed", "refused", "placed"), ("a", "", "a")):
             with self.subTest(shown):
                 self.assertEqual(pages.agrees(shown, said), line)
 
-    def test_a_session_is_cut_into_commands(self):
+    def test_session__is_split_into_commands(self):
         session = pages.Block("p", 1, "", "run", "", "", "$ a\nx\ny\n$ b | c\n")
         self.assertEqual(pages.commands(session), [("a", "x\ny\n"), ("b | c", "")])
         self.assertEqual(pages.commands(pages.Block("p", 1, "", "run", "", "", "a\nb\n")), [("a\nb\n", None)])
@@ -196,7 +196,7 @@ def inline(text):
 class Words(unittest.TestCase):
     """Pages name no command, option or file that is not there."""
 
-    def test_what_blocks_name_exists(self):
+    def test_blocks__name_existing_things(self):
         found = []
         for page in pages.names(everything=True):
             for block in pages.blocks(page):
@@ -205,7 +205,7 @@ class Words(unittest.TestCase):
                               for one in trouble(line, page.rpartition("/")[0])]
         self.assertEqual(found, [])
 
-    def test_what_text_names_exists(self):
+    def test_text__names_existing_things(self):
         found = []
         for page in pages.names(everything=True):
             if page == "CHANGELOG.md":
@@ -215,7 +215,7 @@ class Words(unittest.TestCase):
                     found += [f"{page}:{line}: {one}" for one in trouble(words, page.rpartition("/")[0])]
         self.assertEqual(found, [])
 
-    def test_what_does_not_exist_is_seen(self):
+    def test_word_check__flags_wrong_samples(self):
         for line, word in (("milligpuctl tops", "no command tops"), ("kubectl milligpu top --colour", "no option --colour"),
                            ("milligpud --standalon x", "no option --standalon"), ("bench/none", "does not exist"),
                            ("A=b ./demo.sh --twice", "no option --twice"),
@@ -225,7 +225,7 @@ class Words(unittest.TestCase):
             with self.subTest(line):
                 self.assertTrue(any(word in one for one in trouble(line)), trouble(line))
 
-    def test_what_exists_is_passed(self):
+    def test_word_check__passes_right_samples(self):
         for line in ("milligpuctl pod NAMESPACE/NAME", "kubectl milligpu top -A --state=open", "./demo.sh --cluster x.json",
                      "milligpud --webhook-listen 127.0.0.1:0", "tests/unit/LAYER/test_X.c", "kubectl get pods --all"):
             with self.subTest(line):

@@ -96,7 +96,7 @@ class Play(harness.Story):
 class Filters(Play):
     cluster = cluster()  # the class attribute that Story reads
 
-    def test_a_pod_goes_only_where_selector_taints_and_cordons_let_it(self):
+    def test_play__obeys_selectors_taints_and_cordons(self):
         good = {f"h100-{at:02}" for at in range(9, EACH)}
         items = self.play(*(pod(f"h{i}", 1000, **on("h100")) for i in range(12)))
         self.assertEqual({item["outcome"] for item in items}, {"placed"})
@@ -108,7 +108,7 @@ class Filters(Play):
         cordon = {"tolerations": [{"operator": "Exists"}], **affinity(("rack", "Lt", ["1"]), ("rack", "Gt", ["-1"]))}
         self.assertRegex(self.play(pod("daemon", **cordon))[0]["node"], "-00$")
 
-    def test_reasons_are_those_of_kube_scheduler_and_add_up(self):
+    def test_reasons__are_those_of_kube_scheduler_and_add_up(self):
         item = self.play(pod("picky", 300, cpu="3", annotations={"milligpu.io/gpu-model": "L4"}, **on("h100")))[0]
         self.assertEqual(self.reasons(item), {
             "node(s) were unschedulable": 15, "node(s) had untolerated taint(s)": 10,
@@ -120,7 +120,7 @@ class Filters(Play):
         self.assertRegex(table, r"default/shown +refused  175 Insufficient cpu; 15 node\(s\) were unschedulable; "
                                 r"10 node\(s\) had untolerated taint\(s\)\n")
 
-    def test_an_entry_that_speaks_for_many_nodes_is_counted(self):
+    def test_reasons__that_cover_many_nodes_are_counted(self):
         item = self.play(pod("nine", 9000, cpu="1", annotations={"milligpu.io/gpu-model": "H100*"}))[0]
         counted = self.reasons(item)
         self.assertEqual(counted.pop("node(s) were unschedulable"), 15)
@@ -137,7 +137,7 @@ class Filters(Play):
         item = self.play(pod("full", 64000, cpu="1", annotations={"milligpu.io/gpu-model": "H100*"}))[0]
         self.assertNotIn("nearest", item["text"])
 
-    def test_pods_that_play_places_take_their_room(self):
+    def test_placed_pods__take_their_capacity(self):
         wanted = affinity(("rack", "In", ["20"]), ("nvidia.com/gpu.product", "In", [MODELS["v100"]]))
         items = self.play(*(pod(f"fills-{i}", 100, cpu="30", **wanted) for i in range(3)))
         self.assertEqual([item["node"] for item in items], ["v100-20", "v100-20", ""])
@@ -145,7 +145,7 @@ class Filters(Play):
         # Another run finds them there.
         self.assertEqual(self.reasons(self.play(pod("fills-4", 100, cpu="30", **wanted))[0])["Insufficient cpu"], 1)
 
-    def test_pods_that_kube_scheduler_would_not_ask_about_are_skipped_with_a_word(self):
+    def test_unasked_pods__are_skipped_with_a_note(self):
         items = self.play(pod("named", nodeName="h100-10"), pod("gated", schedulingGates=[{"name": "wait"}]),
                           pod("other", schedulerName="mine", **on("t4")))
         self.assertEqual([item["outcome"] for item in items], ["skipped", "skipped", "placed"])
@@ -154,7 +154,7 @@ class Filters(Play):
         self.assertTrue(items[2]["node"].startswith("t4-"), items)
         self.assertFalse({"named", "gated"} & {made["metadata"]["name"] for made in self.pods()})
 
-    def test_what_an_api_server_would_refuse_is_named_with_its_path_and_left_out(self):
+    def test_invalid_pods__are_named_by_path_and_left_out(self):
         def container(**resources):
             return {"containers": [{"name": "c", "image": "i", "resources": resources}]}
 
@@ -180,7 +180,7 @@ class Filters(Play):
             with self.subTest(says):
                 self.fails(pod("wrong", **wrong), says=["Pod default/wrong: ", says])
 
-    def test_amounts_are_read_as_an_api_server_reads_them(self):
+    def test_quantities__are_read_as_by_an_api_server(self):
         """The file is more than the request, so both ends of each are there."""
         for name, amount, milli in (("one-k", "1k", 1000), ("exponent", "3e2", 300), ("point", "0.3k", 300)):
             limits = {"nvidia.com/vgpu": amount}
@@ -200,7 +200,7 @@ class Filters(Play):
                 **pod("level", 300), "spec": {**pod("level", 300)["spec"], "resources": resources}})
             self.assertEqual((status, says in body.decode()), (422, True), body)
 
-    def test_the_webhooks_are_found_by_themselves(self):
+    def test_webhook_port__is_found_automatically(self):
         admin = f"127.0.0.1:{self.daemon.port['admin']}"
         kept = {k: v for k, v in os.environ.items() if k != "MILLIGPU_SERVER"}
         for server, env in (["--server", admin], kept), ([], {**kept, "MILLIGPU_SERVER": f"http://{admin}"}):
@@ -210,7 +210,7 @@ class Filters(Play):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("1 placed", done.stdout)
 
-    def test_a_second_run_says_how_pods_are_removed(self):
+    def test_second_run__says_how_to_remove_pods(self):
         again = [pod("again", **ANYWHERE), pod("again-2", **ANYWHERE)]
         self.play(*again)
         done = self.run_play(*again)
@@ -238,7 +238,7 @@ class Workloads(Play):
     def names(self, items, outcome="placed"):
         return [item["name"] for item in items if item["outcome"] == outcome]
 
-    def test_a_deployment_is_played_pod_by_pod_and_twice_the_same(self):
+    def test_deployment__is_played_pod_by_pod_and_repeatably(self):
         web = workload("Deployment", "web", replicas=20, template=template(300))
         items = self.play(web)
         names = self.names(items)
@@ -255,7 +255,7 @@ class Workloads(Play):
         again = self.play(web, status=1)
         self.assertEqual(self.names(again, "failed"), names)
 
-    def test_a_stateful_set_waits_for_a_pod_that_is_not_placed(self):
+    def test_stateful_set__stops_at_an_unplaced_pod(self):
         fits = affinity(("kubernetes.io/hostname", "In", ["l4-30"]))
         items = self.play(workload("StatefulSet", "db", replicas=4, template=template(300, cpu="30", **fits)))
         self.assertEqual([(item["name"], item["outcome"]) for item in items],
@@ -266,7 +266,7 @@ class Workloads(Play):
                                    template=template(300, cpu="65")))
         self.assertEqual(self.names(items, "refused"), ["par-0", "par-1"])
 
-    def test_jobs_start_as_many_pods_as_run_side_by_side(self):
+    def test_job__starts_its_parallel_pods(self):
         done = self.run_play(workload("Job", "train", parallelism=3, completions=9, template=template(100)),
                              workload("CronJob", "night", schedule="0 3 * * *",
                                       jobTemplate={"spec": {"template": template(100)}}),
@@ -281,7 +281,7 @@ class Workloads(Play):
         self.assertIn("left out: Node n0 and 29 more (", done.stderr)
         self.assertEqual(done.stderr.count("left out"), 1)
 
-    def test_a_daemon_set_has_a_pod_on_each_node_that_lets_it(self):
+    def test_daemon_set__has_a_pod_on_each_eligible_node(self):
         each = workload("DaemonSet", "each", template=template(100, cpu="3", **affinity(
             ("nvidia.com/gpu.product", "In", [MODELS["l4"]]), ("rack", "Gt", ["1"]))))
         done = self.run_play(each, words=("-o", "json"))
@@ -302,7 +302,7 @@ class Workloads(Play):
         self.fails(workload("DaemonSet", "wrong", template=template(1, tolerations="all")),
                    ["DaemonSet default/wrong: spec.template.spec.tolerations: expected an array"])
 
-    def test_wrong_templates_and_counts_are_named_and_left_out(self):
+    def test_invalid_templates__are_named_and_left_out(self):
         for wrong, says in (
                 (workload("Deployment", "big", replicas=1000000000, template=template(1)),
                  "Deployment big: spec.replicas: 1000000000 pods are too many: play makes at most 100000"),
@@ -315,7 +315,7 @@ class Workloads(Play):
             with self.subTest(says):
                 self.fails(wrong, says=[says])
 
-    def test_rules_that_play_does_not_look_at_are_named_once_and_only_if_used(self):
+    def test_unchecked_rules__are_named_once_and_only_if_used(self):
         plain = self.run_play(pod("quiet", tolerations=[{"operator": "Exists"}]))
         self.assertEqual(plain.stderr, "")
         ports = harness.pod("port", 100)
@@ -345,7 +345,7 @@ class Guesses(Play):
 
     cluster = cluster()
 
-    def test_templates_of_any_object_are_played_and_said_to_be_a_guess(self):
+    def test_templates__of_any_object_are_played_as_a_guess(self):
         def template(milli, **more):
             return {"metadata": {"annotations": {"milligpu.io/gpu-model": "L4"}}, "spec": asks(milli), **more}
 
@@ -399,7 +399,7 @@ class Guesses(Play):
         self.assertEqual(pods["llm-predictor-0"]["metadata"]["labels"], {"team": "x"})
         self.assertTrue(pods["llm-predictor-0"]["spec"]["nodeName"].startswith("t4-"))
 
-    def test_a_wrong_template_is_named_with_its_path_and_the_others_are_played(self):
+    def test_invalid_guess__is_named_and_the_others_are_played(self):
         wrong = one("RayCluster", "wrong", "ray.io/v1", headGroupSpec={"template": {"spec": {**asks(100), "tolerations": "all"}}})
         self.fails(wrong, ["RayCluster default/wrong: spec.headGroupSpec.template.spec.tolerations: expected an array"])
         many = one("RayCluster", "wrong", "ray.io/v1", workerGroupSpecs=[{"replicas": 100001, "template": {"spec": asks(1)}}])
@@ -417,7 +417,7 @@ class Admission(Play):
         return [(item["name"], item["outcome"]) for item in json.loads(done.stdout)["items"]], \
             [item["text"] for item in json.loads(done.stdout)["items"]], done.stderr
 
-    def test_a_quota_lets_as_many_pods_be_made_as_an_api_server_would(self):
+    def test_quota__admits_as_many_pods_as_an_api_server(self):
         quota = one("ResourceQuota", "gpus", hard={"requests.nvidia.com/vgpu": "500", "pods": 3})
         pods = [one("Pod", f"p{at}", **asks(200)) for at in range(4)]
         names, texts, said = self.played("q1", *pods, quota)
@@ -434,7 +434,7 @@ class Admission(Play):
         self.assertIn("requested: pods=1, used: pods=3, limited: pods=3", texts[2])
         self.assertEqual(self.played("q2", quota, pods[0])[0], [("p0", "placed")])
 
-    def test_a_quota_of_cpu_wants_each_container_to_say_how_much(self):
+    def test_cpu_quota__requires_an_amount_in_each_container(self):
         quota = one("ResourceQuota", "cpu", hard={"limits.cpu": 2, "memory": "1Gi"})
         names, texts, _ = self.played("q3", quota, one("Pod", "a", **asks(100)), one("Pod", "b", **asks(100, cpu="1500m", memory="1Gi")),
                                       one("Pod", "c", **asks(100, cpu="501m", memory="1Mi")))
@@ -443,7 +443,7 @@ class Admission(Play):
         self.assertIn("requested: limits.cpu=501m,memory=1Mi, used: limits.cpu=1500m,memory=1Gi, limited: limits.cpu=2,memory=1Gi",
                       texts[2])
 
-    def test_what_is_not_considered_is_said(self):
+    def test_unconsidered_rules__are_reported(self):
         _, _, said = self.played(
             "q4", one("ResourceQuota", "a", hard={"pods": 0}, scopes=["BestEffort"]),
             one("ResourceQuota", "b", hard={"nvidia.com/vgpu": 1, "limits.nvidia.com/vgpu": 1, "count/deployments.apps": 1}),
@@ -457,7 +457,7 @@ class Admission(Play):
             "not considered: ResourceQuota q4/b: nvidia.com/vgpu, of which an API server counts nothing: write "
             "requests.nvidia.com/vgpu"])
 
-    def test_a_limit_range_gives_defaults_and_bounds(self):
+    def test_limit_range__gives_defaults_and_bounds(self):
         plain = one("Pod", "plain", containers=[{"name": "c", "image": "i"}], **ANYWHERE)
         only_max = one("LimitRange", "max", limits=[{"type": "Container", "max": {"nvidia.com/vgpu": 400}, "min": {"cpu": "100m"}}])
         names, texts, _ = self.played("l1", only_max, plain, one("Pod", "big", **asks(401)), one("Pod", "exact", **asks(400)),
@@ -481,7 +481,7 @@ class Admission(Play):
         self.assertIn("maximum nvidia.com/vgpu usage per Pod is 300, but limit is 400 (LimitRange pods)", texts[0])
         self.assertIn("minimum memory usage per Pod is 1Mi.  No request is specified (LimitRange pods)", texts[1])
 
-    def test_a_rule_that_cannot_be_read_is_named(self):
+    def test_unreadable_rule__is_named(self):
         for wrong, says in ((one("LimitRange", "wrong", limits=[{"type": "Pod", "max": {"cpu": "x"}}]),
                              "LimitRange wrong: spec.limits[0].max[cpu]: expected a quantity"),
                             (one("ResourceQuota", "wrong", hard={"pods": "x"}),
@@ -491,7 +491,7 @@ class Admission(Play):
 
 
 class InACluster(unittest.TestCase):
-    def test_play_ends_at_once_and_says_what_to_use(self):
+    def test_play__in_a_cluster_ends_with_advice(self):
         api = harness.Api(cluster())
         self.addCleanup(api.close)
         daemon = harness.ClusterDaemon(api)
@@ -502,7 +502,7 @@ class InACluster(unittest.TestCase):
         self.assertIn("runs in a cluster: use kubectl", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
-    def test_labels_are_not_kept_and_a_selector_says_who_knows_them(self):
+    def test_selector__needs_a_cluster_that_keeps_labels(self):
         api = harness.Api(cluster())
         self.addCleanup(api.close)
         daemon = harness.ClusterDaemon(api)

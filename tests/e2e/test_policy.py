@@ -131,7 +131,7 @@ class Policies(unittest.TestCase):
         (self.home / name).write_text(body)
         return self.check(name)
 
-    def test_a_cluster_says_what_matches_nothing(self):
+    def test_unmatched_rules__are_reported_by_the_cluster(self):
         body = HEAD + """rules:
   - {name: slip, nodes: {pool: traning}, whole: true}
   - {name: fine, namespaces: [a], models: [T4], min: 100}
@@ -147,7 +147,7 @@ class Policies(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("gone.json", done.stderr)
 
-    def test_each_example_says_the_same_from_outside(self):
+    def test_examples__give_the_promised_answers(self):
         count = 0
         for says, body in examples():
             count += 1
@@ -161,7 +161,7 @@ class Policies(unittest.TestCase):
                     self.assertEqual((done.returncode, done.stderr), (0, f"p.yaml:{text}\n" if text else ""))
         self.assertGreater(count, 150)
 
-    def test_schema_and_reader_agree(self):
+    def test_schema__agrees_with_the_reader(self):
         schema = Schema(json.loads((TREE / "policy/policy.schema.json").read_text()))
         for path in READY:
             self.assertTrue(schema.accepts(yaml.safe_load(path.read_text())), path)
@@ -176,7 +176,7 @@ class Policies(unittest.TestCase):
                 else:
                     self.assertEqual(schema.accepts(documents[0]), not says.startswith("error: "), says)
 
-    def test_the_ready_policies_are_those_of_the_tree(self):
+    def test_ready_policies__are_those_of_the_tree(self):
         self.assertEqual([path.stem for path in READY], ["inference", "mixed", "training"])
         for path in READY:
             named = json.loads(self.check(path.stem, "-o", "json", "--at", "2026-01-02T03:04:05Z").stdout)
@@ -185,7 +185,7 @@ class Policies(unittest.TestCase):
             self.assertEqual(read.pop("name"), str(path))
             self.assertEqual(named, read)
 
-    def test_a_bare_policy(self):
+    def test_bare_policy__is_accepted(self):
         done = self.check("spread")
         self.assertEqual((done.returncode, done.stdout), (0, """\
 Policy:       spread (bare)
@@ -212,7 +212,7 @@ rules:
   - {sizes: [250, 500, 1000], min: 250, step: 50, models: [A100*], memory: filter, topology: nvlink}
 """
 
-    def test_what_is_shown(self):
+    def test_policy__is_shown(self):
         (self.home / "p.yaml").write_text(self.OWN)
         done = self.check("p.yaml", "--at", "2026-01-05T12:00:00Z")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -237,7 +237,7 @@ shares of at least 250 milli; shares in steps of 50 milli; 250, 500 or 1000 mill
 gpu-memory only filters; GPUs of a container linked by NVLink
 """)
 
-    def test_windows_at_another_time(self):
+    def test_windows__are_shown_as_of_another_time(self):
         (self.home / "p.yaml").write_text(self.OWN)
         for at, holds, changes in (("2026-01-05T18:59:59Z", False, "2026-01-05T19:00:00Z"),
                                    ("2026-01-05T19:00:00Z", True, "2026-01-06T07:00:00Z"),
@@ -246,7 +246,7 @@ gpu-memory only filters; GPUs of a container linked by NVLink
             rule = json.loads(self.check("p.yaml", "--at", at, "-o", "json").stdout)["rules"][0]
             self.assertEqual((rule["holds"], rule["changesAt"]), (holds, changes.replace("Z", ".000Z")), at)
 
-    def test_names_and_wrong_usage(self):
+    def test_policy_command__refuses_wrong_usage(self):
         self.assertEqual(self.check("mixed", "-o", "name").stdout, "policy/mixed\n")
         for status, says, *words in (
                 (1, "none.yaml: ", "none.yaml"), (1, "there is no policy \"mix\"; there are inference, mixed, ", "mix"),

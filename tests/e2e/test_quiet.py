@@ -38,7 +38,7 @@ class Quiet(unittest.TestCase):
                 return
         self.fail(f"it woke up {least} times in {SECONDS} s")
 
-    def test_a_daemon_that_nobody_calls_sleeps_and_a_signal_wakes_it(self):
+    def test_idle_daemon__sleeps_until_a_signal(self):
         api = harness.Api()
         self.addCleanup(api.close)
         daemon = harness.ClusterDaemon(api)
@@ -48,7 +48,7 @@ class Quiet(unittest.TestCase):
         daemon.process.send_signal(signal.SIGHUP)
         daemon.logs("settings reloaded")
 
-    def test_a_connection_that_is_kept_open_costs_little(self):
+    def test_idle_connection__costs_little(self):
         daemon = harness.Daemon()
         self.addCleanup(daemon.close)
         kept = http.client.HTTPConnection("127.0.0.1", daemon.port["probe"], timeout=harness.PATIENCE)

@@ -38,7 +38,7 @@ class Tags(unittest.TestCase):
         self.assertRegex(headers["ETag"], '^"[!#-~]+"$')
         return headers["ETag"]
 
-    def test_an_answer_that_has_not_changed_is_304_without_a_body(self):
+    def test_unchanged_answer__is_304_without_a_body(self):
         for path in TAGGED:
             tag = self.tag(path)
             length = len(self.ask(path)[1])
@@ -50,7 +50,7 @@ class Tags(unittest.TestCase):
                 self.assertNotIn("Content-Type", headers)
                 self.assertEqual(headers["Content-Length"], str(length), "that of the whole answer, or none")
 
-    def test_a_connection_goes_on_after_304(self):
+    def test_connection__survives_304(self):
         tag = self.tag("/api/v1/nodes")
         connection = harness.http.client.HTTPConnection("127.0.0.1", self.daemon.port["admin"], timeout=harness.PATIENCE)
         self.addCleanup(connection.close)
@@ -63,7 +63,7 @@ class Tags(unittest.TestCase):
             self.assertEqual(answer.status, 200)
             self.assertEqual(len(json.loads(answer.read())["items"]), 2)
 
-    def test_lists_of_tags_weak_tags_and_a_star_are_understood(self):
+    def test_if_none_match__accepts_lists_weak_tags_and_a_star(self):
         tag = self.tag("/api/v1/nodes")
         for good in ("*", tag, "W/" + tag, '"a", ' + tag, 'W/"a" ,W/' + tag + ', "z"', ' ,, ' + tag, '"a,b",' + tag):
             self.assertEqual(self.ask("/api/v1/nodes", good)[0], 304, good)
@@ -72,12 +72,12 @@ class Tags(unittest.TestCase):
             status, body, _ = self.ask("/api/v1/nodes", bad)
             self.assertEqual((status, len(json.loads(body)["items"])), (200, 2), bad)
 
-    def test_a_tag_belongs_to_what_was_asked(self):
+    def test_etag__belongs_to_its_target(self):
         tags = [self.tag(path) for path in TAGGED] + [self.tag("/api/v1/nodes?limit=1"), self.tag("/api/v1/nodes/beta"),
                                                       self.tag("/api/v1/allocations?node=alpha")]
         self.assertEqual(len(set(tags)), len(tags))
 
-    def test_every_change_of_the_ledger_gives_another_tag(self):
+    def test_etag__changes_with_every_ledger_change(self):
         for number in range(3):
             before = {path: self.tag(path) for path in TAGGED}
             self.assertIsNotNone(self.daemon.schedule(harness.pod("web-%d" % number, 300))[0])
@@ -87,7 +87,7 @@ class Tags(unittest.TestCase):
                 self.assertNotEqual(headers["ETag"], tag, path)
                 self.assertTrue(json.loads(body))
 
-    def test_the_tag_of_the_summary_follows_what_is_not_in_the_ledger(self):
+    def test_summary_etag__covers_state_outside_of_the_ledger(self):
         before = self.tag("/api/v1/summary")
         made = self.daemon.create(harness.pod("big", 100000))
         self.daemon.wait(lambda: self.ask("/api/v1/pods/default/big")[0] == 200, "the pod")
@@ -96,28 +96,28 @@ class Tags(unittest.TestCase):
         self.assertEqual(status, 200)
         self.assertEqual(json.loads(body)["waitingPods"], 1)
 
-    def test_a_tag_does_not_outlive_the_process(self):
+    def test_etag__does_not_outlive_the_process(self):
         before = {path: self.tag(path) for path in TAGGED}
         self.daemon.kill()
         self.daemon.start()
         for path, tag in before.items():
             self.assertEqual(self.ask(path, tag)[0], 200, path)
 
-    def test_an_answer_from_another_source_has_no_tag_and_is_not_kept(self):
+    def test_uncacheable_answer__has_no_etag(self):
         for path in UNTAGGED:
             status, _, headers = self.ask(path, "*")
             self.assertEqual(status, 200, path)
             self.assertNotIn("ETag", headers)
             self.assertEqual(headers["Cache-Control"], "no-store")
 
-    def test_an_error_is_no_304_and_has_no_tag(self):
+    def test_error__is_no_304_and_has_no_etag(self):
         for path, expected in (("/api/v1/nodes?limit=0", 400), ("/api/v1/nodes/gamma", 404),
                                ("/api/v1/nodes/", 404)):
             status, _, headers = self.ask(path, "*")
             self.assertEqual(status, expected)
             self.assertNotIn("ETag", headers)
 
-    def test_the_description_says_which_routes_have_tags(self):
+    def test_openapi__marks_routes_with_etags(self):
         described = {path for path, methods in self.daemon.get("/openapi.json")["paths"].items()
                      if "304" in methods.get("get", {}).get("responses", {})}
         self.assertEqual(described, {path.split("?")[0].replace("alpha", "{name}") for path in TAGGED})
@@ -176,7 +176,7 @@ class Metrics(harness.Story):
     def value(self, name):
         return float(re.search(rf"^{name} (.*)$", self.ask()[1], re.M)[1])
 
-    def test_prometheus_gets_openmetrics_on_both_ports(self):
+    def test_prometheus__gets_openmetrics_on_both_ports(self):
         for accept in (PROMETHEUS, OLDER, "application/openmetrics-text"):
             for port in ("admin", "probe"):
                 kind, text = self.ask(accept, port)
@@ -188,7 +188,7 @@ class Metrics(harness.Story):
                 self.assertEqual(found["process_cpu_seconds"][0], "counter")
                 self.assertIn("milligpu_free_milli", found)
 
-    def test_everybody_else_gets_the_text_of_before(self):
+    def test_other_clients__get_the_plain_text_format(self):
         for accept in (None, "", "*/*", "text/plain", "text/*", "text/html,*/*;q=0.8", "application/*", "application/json",
                        "application/openmetrics-text;version=0.0.1", "application/openmetrics-text;version=2.0.0",
                        "application/openmetrics-text;q=0", "application/openmetrics-text;q=0.0,*/*",
@@ -201,26 +201,26 @@ class Metrics(harness.Story):
             self.assertNotIn("# UNIT", text)
             self.assertIn("# TYPE milligpu_commit_failures_total counter\n", text)
 
-    def test_the_pages_say_what_their_document_says(self):
+    def test_metrics__match_their_documentation(self):
         metric_table.follows_its_table(self, self.ask()[1], "docs/METRICS.md")
         nodes = self.daemon.request("admin", "GET", "/metrics/nodes")[1].decode()
         metric_table.follows_its_table(self, nodes, "docs/METRICS.md")
 
-    def test_weights_decide_and_the_closest_range_counts(self):
+    def test_accept__follows_weights_and_the_closest_range(self):
         for accept in ("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.5",
                        "text/plain;q=0.1, application/openmetrics-text ; q=0.2", "APPLICATION/OpenMetrics-Text",
                        'application/openmetrics-text;version="1.0.0"', "application/openmetrics-text;q=1.000,*/*",
                        "text/*;q=0.9,text/plain;q=0.1,application/openmetrics-text;q=0.2"):
             self.assertEqual(self.ask(accept)[0], OPEN, accept)
 
-    def test_head_says_the_same_format(self):
+    def test_head__has_the_same_content_type(self):
         self.assertEqual(self.ask(PROMETHEUS, method="HEAD"), (OPEN, ""))
         self.assertEqual(self.ask(method="HEAD"), (PLAIN, ""))
 
     def plain_samples(self):
         return {line.split("{")[0].split(" ")[0] for line in self.ask()[1].splitlines() if not line.startswith("#")}
 
-    def test_both_formats_have_the_same_samples(self):
+    def test_formats__have_the_same_samples(self):
         """A counter with labels has its first sample when it has counted, so the formats are compared between two equal texts."""
         def compared():
             before = self.plain_samples()
@@ -231,7 +231,7 @@ class Metrics(harness.Story):
             return True
         self.daemon.wait(compared, "no new sample between two texts")
 
-    def test_the_process_metrics_are_those_of_the_process_in_its_sandbox(self):
+    def test_process_metrics__work_inside_the_sandbox(self):
         self.assertNotIn("sandbox", " ".join(self.flags), "the sandbox is on unless a flag says otherwise")
         proc = pathlib.Path(f"/proc/{self.daemon.process.pid}")
         stat = (proc / "stat").read_text().rsplit(")", 1)[1].split()
@@ -245,7 +245,7 @@ class Metrics(harness.Story):
         limits = (proc / "limits").read_text()
         self.assertEqual(self.value("process_max_fds"), int(re.search(r"Max open files +([0-9]+)", limits)[1]))
 
-    def test_open_files_are_counted(self):
+    def test_open_files__are_counted(self):
         before = self.value("process_open_fds")
         peers = [socket.create_connection(("127.0.0.1", self.daemon.port["webhook"])) for _ in range(20)]
         try:
@@ -255,7 +255,7 @@ class Metrics(harness.Story):
                 peer.close()
         self.daemon.wait(lambda: self.value("process_open_fds") <= before + 2, "as many files as before")
 
-    def test_the_build_is_named(self):
+    def test_build_info__is_exported(self):
         self.assertRegex(self.ask()[1], r'\nmilligpu_build_info\{version="[^"]+",commit="[^"]+"\} 1\n')
 
 

@@ -33,19 +33,19 @@ class Restart(unittest.TestCase):
         self.addCleanup(daemon.close)
         return daemon
 
-    def test_a_pod_of_the_file_is_believed_by_its_annotation(self):
+    def test_file_pod__is_believed_by_its_annotation(self):
         note = '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-5","index":5,"milli":300,"mib":24576}]}}'
         daemon = self.open(cluster_with(bound_pod("runs", 300, "a100-0", note)))
         allocation = daemon.get("/api/v1/pods/default/runs")["allocation"]
         self.assertEqual(allocation["charges"][0]["gpu"], "a100-0/gpu-5")
         self.assertFalse(allocation["presumed"])
 
-    def test_a_pod_without_an_annotation_is_adopted_and_reported(self):
+    def test_unannotated_pod__is_adopted_and_reported(self):
         daemon = self.open(cluster_with(bound_pod("foreign", 300, "a100-0")))
         self.assertTrue(daemon.get("/api/v1/pods/default/foreign")["allocation"]["presumed"])
         self.assertIn("adopted", [drift["kind"] for drift in daemon.get("/api/v1/drift")["items"]])
 
-    def test_forged_annotations_are_not_believed(self):
+    def test_forged_annotations__are_not_believed(self):
         notes = {
             "negative": '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-1","index":1,"milli":-300,"mib":1}]}}',
             "too-much": '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-1","index":1,"milli":900,"mib":1}]}}',
@@ -58,7 +58,7 @@ class Restart(unittest.TestCase):
             with self.subTest(name):
                 self.assertTrue(daemon.get("/api/v1/pods/default/" + name)["allocation"]["presumed"])
 
-    def test_overlapping_annotations_never_hide_an_overcommit(self):
+    def test_overlapping_annotations__never_hide_an_overcommit(self):
         note = '{"v":1,"containers":{"c":[{"gpu":"vm-0/gpu-0","index":0,"milli":400,"mib":32768}]}}'
         daemon = self.open(cluster_with(bound_pod("one", 400, "vm-0", note), bound_pod("two", 400, "vm-0", note)))
         gpu = daemon.get("/api/v1/nodes/vm-0")["gpus"][0]
@@ -67,7 +67,7 @@ class Restart(unittest.TestCase):
         made = daemon.create(harness.pod("more", 100))
         self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
 
-    def test_a_refusal_after_a_restart_needs_no_change_of_the_ledger_before_it(self):
+    def test_refusal__after_a_restart_needs_no_ledger_change(self):
         note = '{"v":1,"containers":{"c":[{"gpu":"vm-0/gpu-0","index":0,"milli":400,"mib":32768}]}}'
         daemon = self.open(cluster_with(bound_pod("one", 400, "vm-0", note)), ledger="ledger.db")
         daemon.kill()
@@ -76,7 +76,7 @@ class Restart(unittest.TestCase):
         for _ in range(2):
             self.assertIn("vm-0", daemon.filter(made, ["vm-0"])["FailedAndUnresolvableNodes"])
 
-    def test_two_daemons_cannot_open_one_ledger(self):
+    def test_ledger__is_opened_by_one_daemon_only(self):
         daemon = self.open(ledger="ledger.db")
         second = subprocess.run(
             [harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--ledger", str(daemon.home / "ledger.db"),
@@ -94,7 +94,7 @@ class WrongFiles(unittest.TestCase):
         self.assertNotIn("Sanitizer", result.stderr)
         return result.stderr
 
-    def test_a_cluster_file_that_is_none_is_refused_with_its_name(self):
+    def test_cluster_file__is_refused_by_name_when_invalid(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in (("half.json", harness.DEMO.read_text()[:700]), ("scalar.json", "17"),
                                ("words.yaml", "hello"), ("empty.json", "")):
@@ -104,7 +104,7 @@ class WrongFiles(unittest.TestCase):
                     self.assertIn(name, self.refuse("--standalone", str(file)))
             self.assertIn("missing.json", self.refuse("--standalone", folder + "/missing.json"))
 
-    def test_settings_name_the_place_and_what_would_be_right(self):
+    def test_settings__are_refused_with_place_and_advice(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "config.yaml")
             for text, words in (("shortlst: 3\n", ("shortlst", ":1")), ("shortlist: many\n", ("shortlist", ":1")),
@@ -118,7 +118,7 @@ class WrongFiles(unittest.TestCase):
             self.assertIn("--shortlist", self.refuse("--shortlist=-1"))
             self.assertIn("MILLIGPU_SHORTLIST", self.refuse(env={"MILLIGPU_SHORTLIST": "x"}))
 
-    def test_a_ledger_that_is_not_ours_is_refused_and_untouched(self):
+    def test_foreign_file__is_refused_as_ledger_and_untouched(self):
         with tempfile.TemporaryDirectory() as folder:
             foreign = pathlib.Path(folder, "other.db")
             connection = sqlite3.connect(foreign)
@@ -135,7 +135,7 @@ class WrongFiles(unittest.TestCase):
             self.assertIn("garbage.db", self.refuse("--standalone", str(harness.DEMO), "--ledger", str(garbage),
                                                     "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
 
-    def test_webhooks_beyond_loopback_need_a_client_ca(self):
+    def test_webhooks__beyond_loopback_need_a_client_ca(self):
         said = self.refuse("--standalone", str(harness.DEMO), "--webhook-listen", "0.0.0.0:0")
         self.assertIn("webhook_client_ca", said)
 
@@ -209,7 +209,7 @@ class OlderLedger(unittest.TestCase):
         self.assertIn(f"migrated from version {version}", daemon.logged())
         self.assertEqual(len(list(daemon.home.glob(f"ledger.db.v{version}-*"))), 1, "a copy of before")
 
-    def test_another_clusters_ledger_stays_byte_for_byte(self):
+    def test_older_ledger__of_another_cluster_stays_byte_for_byte(self):
         api, uid = self.serve()
         for form in ("1", "1-killed", "5", "5-killed"):
             with self.subTest(form):
@@ -217,7 +217,7 @@ class OlderLedger(unittest.TestCase):
                 self.refuse(self.cluster(api.url), f"version {form[0]}:", "the ledger of another cluster", uid, "name another file")
         self.assertEqual(api.seen(KUBE_SYSTEM), 4, "one request for each start")
 
-    def test_without_an_answer_it_stays_byte_for_byte(self):
+    def test_older_ledger__without_an_answer_stays_byte_for_byte(self):
         lay(self.ledger)
         again = "start milligpud again when the API server answers"
         for kind, number, words in (("status", 403, ("HTTP 403", "allow milligpud to get the namespace kube-system")),
@@ -228,7 +228,7 @@ class OlderLedger(unittest.TestCase):
                 self.refuse(self.cluster(api.url), f"GET {api.url}/api/v1/namespaces/kube-system: ", *words)
         self.refuse(self.cluster("http://127.0.0.1:1"), again)
 
-    def test_this_clusters_ledger_is_migrated_after_one_question(self):
+    def test_older_ledger__of_this_cluster_is_migrated_after_one_request(self):
         api, uid = self.serve()
         daemon = OlderDaemon(api, "5", uid)
         self.addCleanup(daemon.close)
@@ -238,14 +238,14 @@ class OlderLedger(unittest.TestCase):
         daemon.start()
         self.assertEqual(api.seen(KUBE_SYSTEM), 3, "the present version needs no question")
 
-    def test_a_ledger_without_an_owner_is_migrated_unasked(self):
+    def test_older_ledger__without_an_owner_is_migrated_unasked(self):
         api, _ = self.serve()
         daemon = OlderDaemon(api, "5", None)
         self.addCleanup(daemon.close)
         self.migrates(daemon, 5)
         self.assertEqual(api.seen(KUBE_SYSTEM), 1)
 
-    def test_standalone_knows_its_cluster_without_a_server(self):
+    def test_standalone__identifies_its_cluster_without_a_server(self):
         lay(self.ledger)
         self.refuse(["--standalone", str(harness.DEMO)], "the ledger of another cluster")
         daemon = harness.Daemon(ledger="own.db")

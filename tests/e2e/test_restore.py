@@ -44,7 +44,7 @@ class Restore(unittest.TestCase):
         return {name for name in ("before", "after")
                 if self.daemon.get(f"/api/v1/history?pod=default/{name}")["items"]}
 
-    def test_a_backup_is_restored_after_a_crash(self):
+    def test_backup__is_restored_after_a_crash(self):
         self.place("before")
         self.run_it(self.backup)
         self.place("after")
@@ -55,7 +55,7 @@ class Restore(unittest.TestCase):
         self.assertEqual(self.known(), {"before"})
         self.run_it(["milligpuctl", "verify", LEDGER])
 
-    def test_a_backup_that_is_copied_by_hand_is_refused_with_the_recipe(self):
+    def test_hand_copied_backup__is_refused_with_the_recipe(self):
         self.place("before")
         self.run_it(self.backup)
         self.place("after")
@@ -70,7 +70,7 @@ class Restore(unittest.TestCase):
         self.daemon.start()
         self.assertEqual(self.known(), {"before"})
 
-    def test_nothing_is_restored_under_a_running_daemon_or_from_a_damaged_backup(self):
+    def test_restore__refuses_a_running_daemon_or_a_damaged_backup(self):
         self.place("before")
         self.run_it(self.backup)
         self.assertIn("another milligpud", self.run_it(self.restore, fails=1))

@@ -80,7 +80,7 @@ class Documents(unittest.TestCase):
     def finding(self):
         return next(check for check in self.daemon.get("/api/v1/doctor")["checks"] if check["name"] == "policy")
 
-    def test_refusals_name_the_rule_of_namespace_and_node(self):
+    def test_refusals__name_the_rule_of_namespace_and_node(self):
         self.begin(NIGHT)
         part = self.daemon.create(harness.pod("part", 300))
         self.assertEqual(self.refused(part), "policy rule 2 (night): only whole GPUs here")
@@ -94,7 +94,7 @@ class Documents(unittest.TestCase):
         self.assertIn("rule", json.dumps(shown))
         self.assertEqual(self.daemon.bind(part, "beta"), "")
 
-    def test_an_operator_reads_which_rule_keeps_hosts(self):
+    def test_doctor__names_the_rule_that_keeps_hosts(self):
         self.begin(RESERVE)
         one = self.daemon.create(harness.pod("one", 1000))
         self.assertEqual(self.refused(one), "no GPU with 1000 milli free")
@@ -116,7 +116,7 @@ class Documents(unittest.TestCase):
         self.assertTrue(self.fits(both))
         self.assertEqual(self.daemon.bind(both, "alpha"), "")
 
-    def test_a_signal_reads_the_document_again(self):
+    def test_sighup__reads_the_document_again(self):
         self.begin(NIGHT)
         part = self.daemon.create(harness.pod("part", 300))
         odd = self.daemon.create(harness.pod("odd", 250))
@@ -128,12 +128,12 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.refused(odd), "policy rule 1 (day): shares in steps of 100 milli here")
         self.assertEqual(self.daemon.bind(part, "alpha"), "")
 
-    def test_a_file_that_is_replaced_is_read_without_a_signal(self):
+    def test_replaced_file__is_read_without_a_signal(self):
         self.begin(NIGHT)
         self.write(STEPS)
         self.decides("day")
 
-    def test_a_broken_document_leaves_the_old_one_in_force(self):
+    def test_broken_document__leaves_the_old_one_in_force(self):
         self.begin(NIGHT)
         self.assertEqual(self.finding()["status"], "ok")
         part = self.daemon.create(harness.pod("part", 300))
@@ -150,7 +150,7 @@ class Documents(unittest.TestCase):
         self.assertNotIn("failed", self.policy())
         self.assertEqual(self.finding()["status"], "ok")
 
-    def test_a_reload_says_one_truth(self):
+    def test_reload__is_consistent_in_every_view(self):
         self.begin(NIGHT)
         self.reload()
         self.daemon.wait(lambda: "settings reloaded\n" in self.daemon.logged(), "the reload")
@@ -162,7 +162,7 @@ class Documents(unittest.TestCase):
         self.assertLess(log.index("the policy was not reloaded"), log.index(told))
         self.assertEqual(log.count("settings reloaded\n"), 1)
 
-    def test_a_rule_that_matches_nothing_is_told(self):
+    def test_unmatched_rule__is_reported(self):
         slip = HEAD + ("\nrules:\n  - {name: ok, nodes: {pool: night}, min: 100}\n"
                        "  - {name: slip, nodes: {pool: nigth}, models: [H200*], whole: true}\n")
         self.begin(NIGHT)
@@ -176,13 +176,13 @@ class Documents(unittest.TestCase):
         self.decides("research", "night")
         self.assertNotIn("rules", [check["name"] for check in self.daemon.get("/api/v1/doctor")["checks"]])
 
-    def test_a_document_that_is_gone_leaves_the_old_one_in_force(self):
+    def test_missing_document__leaves_the_old_one_in_force(self):
         self.begin(NIGHT)
         self.file.unlink()
         self.daemon.wait(lambda: "failed" in self.policy(), "the failure")
         self.assertEqual(len(self.policy()["rules"]), 2)
 
-    def test_zones_are_read_again_within_the_sandbox(self):
+    def test_time_zones__are_reloaded_inside_the_sandbox(self):
         self.begin(NIGHT)
         self.write(WINDOW)
         self.reload()
@@ -192,7 +192,7 @@ class Documents(unittest.TestCase):
         self.assertRegex(rule["changesAt"], r"^\d{4}-\d\d-\d\dT\d\d:00:00.000Z$")
         self.assertEqual(self.policy()["changesAt"], rule["changesAt"])
 
-    def test_the_journal_and_the_log_say_what_decides(self):
+    def test_journal_and_log__name_the_policy_in_force(self):
         self.begin(NIGHT)
         self.write(STEPS)
         self.reload()
@@ -220,7 +220,7 @@ class Documents(unittest.TestCase):
     def is_kept(self, text):
         self.daemon.wait(lambda: self.kept() == [(str(self.file), text.encode())], "the document in the ledger")
 
-    def test_the_last_good_document_survives_a_restart(self):
+    def test_last_good_document__survives_a_restart(self):
         self.begin(NIGHT)
         self.write(STEPS)
         self.decides("day")
@@ -246,7 +246,7 @@ class Documents(unittest.TestCase):
         self.decides("research", "night")
         self.is_kept(NIGHT)
 
-    def test_each_reading_of_a_baseline_is_warned_of(self):
+    def test_baseline__is_warned_of_at_each_load(self):
         old = STEPS.replace("policy: binpack", "policy: firstfit")
         warned = lambda: self.daemon.logged().count("firstfit is only a baseline of milligpuctl simulate")
         self.begin(STEPS)
@@ -265,7 +265,7 @@ class Documents(unittest.TestCase):
         self.decides("day")
         self.daemon.wait(lambda: warned() == 3, "the warning of the document that the ledger has kept")
 
-    def test_a_policy_without_a_document_forgets_the_kept_one(self):
+    def test_kept_document__is_forgotten_by_a_plain_policy(self):
         self.begin(NIGHT)
         self.is_kept(NIGHT)
         self.daemon.kill()
@@ -286,14 +286,14 @@ class Documents(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn(f"policy: {self.file}:6:", done.stderr)
 
-    def test_a_first_start_leaves_no_ledger_behind(self):
+    def test_first_start__that_fails_leaves_no_ledger(self):
         self.begin(NIGHT)
         self.write(BROKEN)
         ledger = self.daemon.home / "another.db"
         self.does_not_start(ledger)
         self.assertFalse(ledger.exists())
 
-    def test_a_file_that_is_only_touched_changes_nothing(self):
+    def test_touched_file__changes_nothing(self):
         self.begin(NIGHT)
         self.is_kept(NIGHT)
         before = self.journal()
@@ -307,7 +307,7 @@ class Documents(unittest.TestCase):
         self.decides("day")
         self.assertEqual(self.journal(), before + 1)
 
-    def test_milligpuctl_shows_what_decides(self):
+    def test_milligpuctl__shows_the_rules_in_force(self):
         self.begin(NIGHT)
         done = run("--port-file", self.daemon.home / "ports", "policy")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -318,7 +318,7 @@ class Documents(unittest.TestCase):
         self.assertEqual(self.metric("milligpu_policy_info"), ['milligpu_policy_info{policy="file"} 1'])
         self.assertEqual(self.metric("milligpu_policy_rules_holding"), ["milligpu_policy_rules_holding 2"])
 
-    def test_a_ready_policy_and_a_bare_one_need_no_file(self):
+    def test_ready_policy__needs_no_file(self):
         for word, name, order in (("mixed", "mixed", "rollout"), ("spread", "spread", "spread"), ("fgd", "rollout", "rollout")):
             daemon = harness.Daemon(cluster(), "--policy", word)
             self.addCleanup(daemon.close)
@@ -327,7 +327,7 @@ class Documents(unittest.TestCase):
             self.assertEqual(daemon.get("/api/v1/summary")["policy"], name)
             self.assertEqual(daemon.logged().count("orders by rollout instead"), int(word == "fgd"))
 
-    def test_a_policy_that_cannot_be_read_is_no_start(self):
+    def test_unreadable_policy__fails_the_start(self):
         folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")
         self.addCleanup(folder.cleanup)
         file = harness.pathlib.Path(folder.name) / "policy.yaml"

@@ -60,14 +60,14 @@ class SafeMode(unittest.TestCase):
     def doctor(self, daemon):
         return ctl("doctor", "--port-file", daemon.home / "ports")
 
-    def test_a_sound_ledger_is_verified_again_and_again(self):
+    def test_sound_ledger__is_verified_periodically(self):
         daemon = self.open()
         daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
         self.assertIn("milligpu_safe_mode 0\n", self.metrics(daemon))
         self.assertIn("verified with the rest of the ledger at ", self.doctor(daemon).stdout)
         self.assertEqual(list(daemon.home.glob("*.safe-mode-*")), [])
 
-    def test_a_charge_that_somebody_changed_ends_granting(self):
+    def test_changed_charge__stops_granting(self):
         daemon = self.open()
         three = daemon.create(harness.pod("three", 300))
         spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE allocation ="
@@ -146,7 +146,7 @@ class SafeMode(unittest.TestCase):
         self.assertFalse(daemon.get("/api/v1/summary")["safeMode"])
         self.assertNotEqual(list(daemon.home.glob("ledger.db.corrupt-*")), [])
 
-    def test_memory_and_disk_that_differ_end_granting(self):
+    def test_memory_and_disk__stop_granting_when_they_differ(self):
         """Tables and journal changed together: the file alone looks sound."""
         daemon = self.open()
         spoil(self.ledger,
@@ -162,7 +162,7 @@ class SafeMode(unittest.TestCase):
         daemon.start()
         self.assertFalse(daemon.get("/api/v1/summary")["safeMode"])
 
-    def test_a_scratched_file_ends_granting(self):
+    def test_damaged_file__stops_granting(self):
         """SQLite cannot copy such a file, so the bundle contains a copy of its bytes."""
         daemon = self.open()
         daemon.stop()
@@ -178,7 +178,7 @@ class SafeMode(unittest.TestCase):
         self.assertEqual(said.returncode, 1, said)
         self.assertRegex(said.stdout, "FAILED +pages")
 
-    def test_a_damaged_past_is_told_and_hinders_nobody(self):
+    def test_damaged_history__is_reported_and_blocks_nothing(self):
         daemon = self.open()
         daemon.admin("DELETE", "/api/v1/standalone/pods/default/one")
         daemon.wait(lambda: daemon.get("/api/v1/history?pod=default/one")["items"][0]["state"] == "released",
@@ -188,7 +188,7 @@ class SafeMode(unittest.TestCase):
         self.assertIn("the history in the ledger is damaged", self.doctor(daemon).stdout)
         self.assertEqual(daemon.schedule(harness.pod("later", 300))[1], "")
 
-    def test_a_ledger_in_memory_is_verified_too(self):
+    def test_ledger_in_memory__is_verified(self):
         daemon = harness.Daemon(harness.DEMO, "--verify-interval-s", "1")
         self.addCleanup(daemon.close)
         daemon.schedule(harness.pod("one", 300))

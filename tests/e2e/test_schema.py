@@ -189,7 +189,7 @@ class Schema(harness.Story):
             for key, member in value.items():
                 self.fits(schema["properties"][key], member, said, f"{where}.{key}")
 
-    def test_each_parameter_has_a_schema_that_says_what_is_refused(self):
+    def test_parameters__all_have_a_schema_and_their_errors(self):
         for path, _, operation in self.operations():
             for one in self.parameters(operation, "query") + self.parameters(operation, "path"):
                 schema = one["schema"]
@@ -202,7 +202,7 @@ class Schema(harness.Story):
                 self.assertGreater(len(good(self.chance, schema)), 1, (path, one["name"]))
                 self.assertGreater(len(bad(self.chance, schema)), 2, (path, one["name"]))
 
-    def test_what_a_schema_allows_is_not_refused(self):
+    def test_allowed_values__are_accepted(self):
         for path, method, operation in self.operations():
             if method != "GET" or path == "/api/v1/backup":
                 continue
@@ -217,7 +217,7 @@ class Schema(harness.Story):
                         method, self.target(path, operation, places=[(one["name"], value)]), operation)
                     self.assertIn(status, (200, 404), said)
 
-    def test_what_a_schema_forbids_is_400_and_names_the_parameter(self):
+    def test_forbidden_values__are_400_and_name_the_parameter(self):
         for path, method, operation in self.operations():
             if method == "POST":
                 continue
@@ -236,7 +236,7 @@ class Schema(harness.Story):
                     self.assertEqual(status, 400, said)
                     self.assertIn(one["name"] + " is ", json.loads(body)["detail"], said)
 
-    def test_a_nul_is_400_everywhere(self):
+    def test_nul__is_400_everywhere(self):
         for path, method, operation in self.operations():
             for one in self.parameters(operation, "query") + [{"name": "unheard"}]:
                 for value in ("%00", "a%00", "%00a"):
@@ -247,7 +247,7 @@ class Schema(harness.Story):
                 target = self.target(path, operation, places=[(one["name"], "NUL")]).replace("NUL", "a%00b")
                 self.assertEqual(self.ask(method, target, operation)[0], 400, target)
 
-    def test_an_unknown_parameter_is_400_and_named(self):
+    def test_unknown_parameter__is_400_and_named(self):
         for path, method, operation in self.operations():
             known = {one["name"] for one in self.parameters(operation, "query")}
             for name in {"limt", "LIMIT", "limit ", "verbose", "continue", "x" * 3000, "\x01", "é", ""} - known:
@@ -256,7 +256,7 @@ class Schema(harness.Story):
                 self.assertEqual(status, 400, said)
                 self.assertIn("unknown parameter", json.loads(body)["detail"], said)
 
-    def test_a_parameter_that_is_given_twice_is_400_and_named(self):
+    def test_repeated_parameter__is_400_and_named(self):
         for path, method, operation in self.operations():
             for one in self.parameters(operation, "query"):
                 value = good(self.chance, one["schema"])[0]
@@ -265,7 +265,7 @@ class Schema(harness.Story):
                 self.assertEqual(status, 400, said)
                 self.assertIn(one["name"] + " is given twice", json.loads(body)["detail"], said)
 
-    def test_several_good_parameters_are_taken_together(self):
+    def test_valid_parameters__are_accepted_together(self):
         for path, method, operation in self.operations():
             several = self.parameters(operation, "query")
             if method != "GET" or len(several) < 2:
@@ -282,7 +282,7 @@ class Schema(harness.Story):
                 status, _, said = self.ask(method, self.target(path, operation, query=query), operation)
                 self.assertEqual(status, 200, said)
 
-    def test_a_body_that_the_schema_forbids_is_refused_and_the_rest_is_taken(self):
+    def test_body__is_refused_only_when_the_schema_forbids_it(self):
         operation = self.api["paths"]["/api/v1/standalone/pods"]["post"]
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         shape = self.api["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
@@ -315,7 +315,7 @@ class Schema(harness.Story):
             remove = self.api["paths"]["/api/v1/standalone/pods/{namespace}/{name}"]["delete"]
             self.assertEqual(self.ask("DELETE", target, remove)[0], 200, target)
 
-    def test_a_cursor_in_an_answer_has_the_schema_of_the_parameter(self):
+    def test_cursor__in_an_answer_matches_the_parameter_schema(self):
         seen = 0
         for path, _, operation in self.operations():
             taken = [one["schema"] for one in self.parameters(operation, "query") if one["name"] == "continue"]
@@ -328,13 +328,13 @@ class Schema(harness.Story):
             seen += 1
         self.assertGreater(seen, 5)
 
-    def test_a_stream_is_no_string(self):
+    def test_stream__is_not_described_as_a_string(self):
         content = self.api["paths"]["/api/v1/events"]["get"]["responses"]["200"]["content"]
         schema = content["text/event-stream"]["schema"]
         self.assertEqual(schema["format"], "binary")
         self.assertIn(schema["x-event"]["$ref"].rsplit("/", 1)[1], self.api["components"]["schemas"])
 
-    def test_generated_types_have_names_of_their_own(self):
+    def test_generated_types__have_distinct_names(self):
         """Generators name an enum or an object within a schema after both: NodeState for the state of Node."""
         schemas = self.api["components"]["schemas"]
         names = [name.lower() for name in schemas]

@@ -65,7 +65,7 @@ class Folder(unittest.TestCase):
 
 
 class Output(Folder):
-    def test_tables(self):
+    def test_table__shows_every_figure(self):
         done = self.simulate(SMALL_NODES, SMALL_PODS, "--policy", "binpack,spread")
         times = re.sub(r" +\d+\.\d+ +\d+\.\d+$", " MEAN P99", done.stdout, flags=re.MULTILINE)
         self.assertEqual(re.sub(r" +MEAN-US +P99-US$", " MEAN P99", times, flags=re.MULTILINE), """\
@@ -86,7 +86,7 @@ spread   2 x 1000 milli of T4, 2000m CPU, 1024 MiB        1        1
         self.assertEqual(done.stderr, f"{self.home}/a.csv:7:17: no node has a GPU H100: the pods that ask for it are "
                                       "refused\n")
 
-    def test_json(self):
+    def test_json__has_every_policy(self):
         done = self.simulate(SMALL_NODES, SMALL_PODS, "-o", "json")
         answer = json.loads(done.stdout)
         self.assertEqual([item["policy"] for item in answer["items"]], POLICIES)
@@ -95,23 +95,23 @@ spread   2 x 1000 milli of T4, 2000m CPU, 1024 MiB        1        1
             self.assertGreater(item["decisionMeanUs"], 0)
             self.assertGreater(item["decisionP99Us"], 0)
 
-    def test_what_the_policies_know(self):
+    def test_learn__names_the_source_of_the_target_workload(self):
         done = self.simulate(SMALL_NODES, SMALL_PODS, "--learn", "-o", "json")
         self.assertEqual(json.loads(done.stdout)["targetWorkload"]["source"], "learned")
         done = self.simulate(SMALL_NODES, SMALL_PODS, "--learn", "--policy", "fgd")
         self.assertIn("\ntarget workload: 8 shapes of the arrivals file; fgd and rollout know what has arrived so far\n",
                       done.stdout)
 
-    def test_names(self):
+    def test_name_format__lists_the_policies(self):
         done = self.simulate(SMALL_NODES, SMALL_PODS, "-o", "name", "--policy", "fgd,binpack")
         self.assertEqual(done.stdout, "fgd\nbinpack\n")
 
-    def test_sorted_and_without_headers(self):
+    def test_table__is_sorted_and_without_headers(self):
         done = self.simulate(SMALL_NODES, SMALL_PODS, "--no-headers", "--sort-by", "-POLICY")
         self.assertEqual([line.split()[0] for line in done.stdout.split("\n\n")[0].splitlines()],
                          sorted(POLICIES, reverse=True))
 
-    def test_only_a_long_run_shows_its_progress_and_only_on_a_terminal(self):
+    def test_progress__is_shown_for_long_runs_on_a_terminal(self):
         self.file("n.csv", SMALL_NODES)
         self.file("a.csv", SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
         said = {}
@@ -159,7 +159,7 @@ class Judged(Folder):
             pods += f"pod-{draw.randint(0, i)},{draw.choice(shapes)}\n"
         return pods
 
-    def test_every_policy(self):
+    def test_policies__all_pass_the_judge(self):
         draw = random.Random(SEED)
         for case in range(12):
             nodes, pods = self.cluster(draw), self.arrivals(draw)
@@ -187,7 +187,7 @@ class Judged(Folder):
         self.assertEqual([line[1:] for line in mine], other)
         self.assertEqual({line[0] for line in mine[1:]}, {policy})
 
-    def test_the_same_bytes_every_time(self):
+    def test_placements__are_the_same_bytes_every_time(self):
         draw = random.Random(SEED + 1)
         nodes, pods = self.cluster(draw), self.arrivals(draw)
         for policy in POLICIES:
@@ -197,7 +197,7 @@ class Judged(Folder):
                 written.add((self.home / "p.csv").read_bytes())
             self.assertEqual(len(written), 1, policy)
 
-    def test_with_learn_what_comes_later_does_not_matter_yet(self):
+    def test_learn__is_independent_of_later_arrivals(self):
         draw = random.Random(SEED + 2)
         known, learned = 0, 0
         for policy in "fgd", "rollout":
@@ -216,7 +216,7 @@ class Judged(Folder):
             begun.append((self.home / "p.csv").read_text().splitlines()[:count])
         return begun[0] != begun[1]
 
-    def test_the_seed_orders_nodes(self):
+    def test_seed__orders_nodes(self):
         nodes = NODES + "".join(f"n{i},1000,1000,1,T4\n" for i in range(40))
         for policy in "firstfit", "fgd", "rollout":
             chosen = set()
@@ -249,7 +249,7 @@ class Plot(Folder):
     def points(line):
         return [tuple(map(float, point.split(","))) for point in line.get("points").split()]
 
-    def test_a_line_and_the_final_figure_of_each_policy(self):
+    def test_plot__has_a_line_and_final_figure_for_each_policy(self):
         svg, items = self.plot(self.NODES, self.PODS)
         self.assertEqual(len(items), len(POLICIES))
         self.assertEqual(len(list(svg.iter(f"{SVG}polyline"))), len(POLICIES))
@@ -258,7 +258,7 @@ class Plot(Folder):
         looks = {(line.get("stroke-dasharray"), line.get("stroke")) for line in svg.iter(f"{SVG}polyline")}
         self.assertEqual(len(looks), len(POLICIES))
 
-    def test_the_points_are_those_of_the_curve(self):
+    def test_plot__points_are_those_of_the_curve(self):
         svg, _ = self.plot(self.NODES, self.PODS, "--policy", "spread")
         curve = [tuple(map(float, line.split(",")[1:])) for line in (self.home / "c.csv").read_text().split()[1:]]
         drawn = self.points(svg.find(f".//{SVG}polyline"))
@@ -270,7 +270,7 @@ class Plot(Folder):
             self.assertAlmostEqual(x, x0 + (load - load0) * (x1 - x0) / (load1 - load0), delta=0.3)
             self.assertAlmostEqual(y, y0 + (part - part0) * (y1 - y0) / (part1 - part0), delta=0.3)
 
-    def test_everything_is_inside_and_labels_do_not_cover_each_other(self):
+    def test_plot__stays_inside_and_labels_do_not_overlap(self):
         for nodes, pods in (self.NODES, self.PODS), (SMALL_NODES, SMALL_PODS), (SMALL_NODES, PODS + "a,1,1,0,0,\n"), \
                 (SMALL_NODES, PODS + "a,0,0,1,1,\n" * 9), (NODES + "a,0,0,1,\n", PODS + "a,0,0,1,1000,\n" * 9999):
             svg, items = self.plot(nodes, pods)
@@ -284,7 +284,7 @@ class Plot(Folder):
             self.assertEqual(len(labels), len(items))
             self.assertTrue(all(b - a >= 18 for a, b in zip(labels, labels[1:])), labels)
 
-    def test_the_same_bytes_every_time_and_nothing_that_runs_or_is_fetched(self):
+    def test_plot__is_the_same_bytes_without_scripts_or_links(self):
         written = set()
         for _ in range(2):
             svg, _ = self.plot(self.NODES, self.PODS)
@@ -329,7 +329,7 @@ class Cluster(Folder):
         self.assertEqual(done.stderr, says)
         return (self.home / "p.csv").read_text().split(), json.loads(done.stdout)
 
-    def test_gpus_by_annotation_label_and_allocatable(self):
+    def test_cluster_gpus__come_from_annotation_label_or_allocatable(self):
         gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 80000, "model": model}
                 for i, model in ((0, "L4"), (2, "A10"))]
         placed, said = self.placed([node("a", annotations={"milligpu.io/gpus": json.dumps(gpus)}),
@@ -339,7 +339,7 @@ class Cluster(Folder):
         self.assertEqual(placed, ["p,a,2", "q,b,0", "r,c,0|1|2", "s,,"])
         self.assertEqual((said["nodes"], said["gpus"], said["heldPods"], said["heldPercent"]), (4, 6, 0, 0))
 
-    def test_bound_pods_hold_shares_cpu_and_memory(self):
+    def test_bound_pods__hold_shares_cpu_and_memory(self):
         vgpu = {"nvidia.com/vgpu": 700, "cpu": "2", "memory": "1Gi"}
         items = [node("a", cpu="4", memory="2Gi", labels=labels(2)), node("b", cpu="3500m", memory="1Gi"),
                  pod("share", "a", vgpu), pod("plain", "b", {"cpu": "500m"}),
@@ -349,12 +349,12 @@ class Cluster(Folder):
         self.assertEqual(placed, ["p,b,", "q,a,1", "r,a,0", "s,,", "t,a,1", "u,,"])
         self.assertEqual((said["heldPods"], said["heldPercent"], said["items"][0]["allocatedPercent"]), (1, 35, 100))
 
-    def test_a_node_that_says_nothing_of_cpu_and_memory_has_no_limit(self):
+    def test_cluster_node__without_cpu_and_memory_has_no_limit(self):
         bare = node("a", labels=labels(1))
         bare["status"] = {}
         self.assertEqual(self.placed([bare], "p,1000000000,1000000000,1,1,\n")[0], ["p,a,0"])
 
-    def test_what_is_closed_gets_nothing_and_its_idle_part_is_stranded(self):
+    def test_closed_gpus__get_nothing_and_their_idle_part_is_stranded(self):
         gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 1000, "model": "L4",
                  **({"health": "bad"} if i == 1 else {})} for i in range(4)]
         items = [node("a", annotations={"milligpu.io/gpus": json.dumps(gpus), "milligpu.io/cordon": "GPU-3"}),
@@ -366,14 +366,14 @@ class Cluster(Folder):
         self.assertEqual((item["allocatedPercent"], item["idlePercent"], item["strandedPercent"]),
                          (46.6667, 53.3333, 53.3333))
 
-    def test_gpus_of_two_models_on_one_node(self):
+    def test_node__has_gpus_of_two_models(self):
         gpus = [{"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 1000, "model": model}
                 for i, model in enumerate(("L4", "A10", "L4"))]
         _, said = self.placed([node("a", annotations={"milligpu.io/gpus": json.dumps(gpus)})],
                               "p,0,0,1,600,L4\np,0,0,1,600,L4\np,0,0,1,600,L4\n")
         self.assertEqual(said["items"][0]["strandedPercent"], 60)  # the A10 is of no use to them, either
 
-    def test_what_is_not_looked_at_is_said_once(self):
+    def test_cluster__reports_unconsidered_fields_once(self):
         taint = [{"key": "k", "effect": "NoSchedule"}]
         items = [node("a", labels=labels(1), taints=taint), node("b", labels=labels(1), unschedulable=True),
                  node("broken", annotations={"milligpu.io/gpus": "[{}]"}),
@@ -387,26 +387,26 @@ left out: Pod default/astray (bound to a node that is not in the file)
         self.assertEqual(placed, ["p,a,0", "q,b,0"])
         self.assertEqual(said["heldPods"], 0)
 
-    def test_the_head_says_what_is_held(self):
+    def test_header__shows_what_is_held(self):
         done = self.cluster([node("a", labels=labels(2)), pod("p", "a", {"nvidia.com/vgpu": 500})], "p,0,0,1,1,\n")
         self.assertEqual(done.stdout.split("\n")[0],
                          "1 nodes with 2 GPUs, of which 1 pod holds 25.00 %; 1 arrivals ask for 0.05 % of the GPU "
                          "capacity")
 
-    def test_pods_that_were_there_never_end(self):
+    def test_bound_pods__never_end(self):
         items = [node("a", labels=labels(2)), pod("p", "a", {"nvidia.com/vgpu": 1500}, {"milligpu.io/gpu-count": "2"})]
         done = self.cluster(items, "p,0,0,1,100,\n", "--churn", 50, "--events", 200, "-o", "json")
         for item in json.loads(done.stdout)["items"]:
             self.assertEqual((item["refused"], item["allocatedPercent"]), (0, 75))
 
-    def test_a_held_pod_and_an_arrival_are_never_mistaken_for_each_other(self):
+    def test_held_pod__is_distinct_from_an_arrival(self):
         items = [node("a", labels=labels(1))]
         items += [pod(f"p{i}", "a", {"nvidia.com/vgpu": 100}, uid=uid)
                   for i, uid in enumerate(("pod-0", "held-1", "held-0", "pod-1"))]
         placed, said = self.placed(items, "p,0,0,1,300,\nq,0,0,1,300,\nr,0,0,1,1,\n")
         self.assertEqual((placed, said["heldPercent"]), (["p,a,0", "q,a,0", "r,,"], 40))
 
-    def test_yaml(self):
+    def test_cluster__is_read_from_yaml(self):
         self.file("c.yaml", "kind: Node\nmetadata: {name: a}\nstatus: {allocatable: {nvidia.com/vgpu: 2k}}\n---\n"
                             "kind: Pod\nmetadata: {name: p}\nspec: {nodeName: a, containers: [{name: c, resources: "
                             "{limits: {nvidia.com/vgpu: 500}}}]}\n")
@@ -429,7 +429,7 @@ left out: Pod default/astray (bound to a node that is not in the file)
         return (pod(f"held-{i}", on, resources, notes), f"held-{i},{cpu},{memory},{count},{milli},\n",
                 f"held-{i},{on},{'|'.join(map(str, chosen))}\n")
 
-    def test_every_policy_is_judged_from_what_is_held_on(self):
+    def test_policies__all_pass_the_judge_on_a_held_cluster(self):
         draw = random.Random(SEED)
         for case in range(8):
             nodes, before = Judged.cluster(Judged(), draw), []
@@ -473,7 +473,7 @@ class Rounds(Folder):
     def items(self, nodes, objects, *words):
         return json.loads(self.rounds(nodes, objects, *words, "-o", "json").stdout)["items"]
 
-    def test_tables(self):
+    def test_rounds__print_their_tables(self):
         web = deployment("web", 2, {"nvidia.com/vgpu": 300, "cpu": "1"})
         large = pod("large", None, {"nvidia.com/vgpu": 900, "cpu": "5"})
         done = self.rounds([node("a", labels=labels(2)), node("b", cpu="1"),
@@ -492,7 +492,7 @@ binpack   Deployment default/web: 1 Insufficient cpu; 1 node: no GPUs
 spread    Pod default/large: 1 Insufficient cpu; 1 node: no GPU with 900 milli free
 """)
 
-    def test_reasons_are_counted_node_by_node(self):
+    def test_reasons__are_counted_node_by_node(self):
         nodes = [node("a", cpu="2", labels=labels(1)), node("b", cpu="1", memory="1Gi", labels=labels(1)),
                  node("c", memory="1Gi", labels=labels(1)), node("d", labels=labels(1, "L4")), node("e")]
         item = self.items(nodes, [pod("p", None, {"nvidia.com/vgpu": 600, "cpu": "1500m", "memory": "2Gi"},
@@ -505,7 +505,7 @@ spread    Pod default/large: 1 Insufficient cpu; 1 node: no GPU with 900 milli f
             "no GPU of model T4": 1, "no GPUs": 1})
         self.assertNotIn("never", refused)
 
-    def test_what_could_never_fit_says_why(self):
+    def test_impossible_pods__get_a_reason(self):
         for resources, notes, says in (
                 ({"nvidia.com/vgpu": 4000}, {}, "1 node: fewer than 4 suitable GPUs for 1000 milli each; no node of this "
                  "cluster, as it is, can ever serve it: "),
@@ -514,7 +514,7 @@ spread    Pod default/large: 1 Insufficient cpu; 1 node: no GPU with 900 milli f
             self.assertIn(says, refused["text"])
             self.assertTrue(refused["never"])
 
-    def test_when_all_fit_there_is_no_refusal(self):
+    def test_rounds__without_refusals_say_so(self):
         objects = [deployment("web", 2, {"nvidia.com/vgpu": 100})]
         for item in self.items([node("a", labels=labels(1))], objects, "--count", 5):
             self.assertEqual((item["fittedBeforeRefusal"], item["fitted"]), (10, 10))
@@ -522,7 +522,7 @@ spread    Pod default/large: 1 Insufficient cpu; 1 node: no GPU with 900 milli f
         done = self.rounds([node("a", labels=labels(1))], objects, "--count", 5, "--policy", "rollout")
         self.assertIn("\nrollout   nothing: all of them fit\n", done.stdout)
 
-    def test_pods_of_several_containers(self):
+    def test_pods__of_several_containers_are_placed(self):
         pipeline = pod("pipeline", None, {"nvidia.com/vgpu": 400})
         pipeline["spec"]["containers"] *= 2
         pipeline["spec"]["containers"][1] = {**pipeline["spec"]["containers"][0], "name": "d"}
@@ -534,7 +534,7 @@ spread    Pod default/large: 1 Insufficient cpu; 1 node: no GPU with 900 milli f
             self.assertGreaterEqual(item["fitted"], 3, item)
             self.assertLessEqual(item["allocatedPercent"], 100, item)
 
-    def test_what_is_not_looked_at_is_said_once(self):
+    def test_pods__report_unconsidered_fields_once(self):
         objects = [deployment("a", 1, {"nvidia.com/vgpu": 1}, nodeSelector={"k": "v"}),
                    deployment("b", 1, {"nvidia.com/vgpu": 1}, nodeSelector={"k": "v"}, priorityClassName="high"),
                    pod("bound", "n", {"nvidia.com/vgpu": 1}), {"kind": "Service", "metadata": {"name": "s"}}]
@@ -546,7 +546,7 @@ not considered: nodeSelector and required node affinity (Deployment default/a an
 not considered: priority: nothing is preempted (Deployment default/b)
 """)
 
-    def test_as_many_fit_as_of_the_same_pods_from_a_list(self):
+    def test_rounds__fit_as_many_as_a_list_of_the_same_pods(self):
         draw = random.Random(SEED)
         for case in range(6):
             nodes = Judged.cluster(Judged(), draw)
@@ -582,7 +582,7 @@ class Documents(Folder):
         self.simulate(self.NODES, PODS + pods, "--policy", "own.yaml", "--placements", "p.csv", *words)
         return (self.home / "p.csv").read_text().split()
 
-    def test_rules_decide_who_fits(self):
+    def test_rules__decide_which_pods_fit(self):
         pods = "p,0,0,1,300,\nq,0,0,1,1000,\nr,0,0,1,500,\n"
         self.assertEqual(self.placed("", pods), ["p,a,0", "q,a,1", "r,a,0"])
         self.assertEqual(self.placed("rules: [{whole: true}]\n", pods), ["p,,", "q,a,0", "r,,"])
@@ -591,13 +591,13 @@ class Documents(Folder):
         self.assertEqual(self.placed("rules: [{reserve: 2}]\n", pods), ["p,,", "q,,", "r,,"])
         self.assertEqual(self.placed("rules: [{policy: spread}]\n", pods), ["p,a,0", "q,b,0", "r,a,1"])
 
-    def test_rules_for_labels_or_other_namespaces_do_not_apply(self):
+    def test_rules__for_labels_or_other_namespaces_do_not_apply(self):
         pods = "p,0,0,1,300,\n"
         self.assertEqual(self.placed("rules: [{nodes: {pool: x}, whole: true}]\n", pods), ["p,a,0"])
         self.assertEqual(self.placed("rules: [{namespaces: [ml], whole: true}]\n", pods), ["p,a,0"])
         self.assertEqual(self.placed("rules: [{namespaces: [sim*], whole: true}]\n", pods), ["p,,"])
 
-    def test_rules_with_a_window_hold_as_of_a_time(self):
+    def test_windows__hold_as_of_a_time(self):
         rules = "rules:\n  - {name: day, when: 'Mon 08:00-20:00', whole: true}\n  - {min: 400}\n"
         pods = "p,0,0,1,300,\nq,0,0,1,500,\n"
         self.assertEqual(self.placed(rules, pods, "--at", "2026-01-05T12:00:00Z"), ["p,,", "q,,"])
@@ -608,7 +608,7 @@ class Documents(Folder):
         done = self.simulate(self.NODES, PODS + pods, "--policy", "own.yaml", "--at", "2026-01-05T12:00:00Z", "-o", "json")
         self.assertEqual(json.loads(done.stdout)["items"][0]["rulesHolding"], [1, 2])
 
-    def test_labels_and_namespaces_of_a_cluster(self):
+    def test_rules__read_labels_and_namespaces_of_a_cluster(self):
         self.file("own.yaml", self.HEAD + "rules:\n"
                   "  - {nodes: {pool: shared}, namespaces: [team-*], whole: false}\n"
                   "  - {nodes: {pool: shared}, whole: true}\n")
@@ -624,7 +624,7 @@ class Documents(Folder):
             self.assertEqual("policy rule 2 (rule 2): only whole GPUs here" in item["firstRefused"]["text"],
                              namespace == "other", item)
 
-    def test_what_is_expected_counts_with_learn(self):
+    def test_expected_workload__counts_with_learn(self):
         nodes = NODES + "".join(f"n{i},64000,262144,4,T4\n" for i in range(8))
         pods = PODS + "".join(f"p{i},1000,1024,1,{300 + i % 5 * 100},\n" for i in range(30))
         expects = "workload: [{gpus: 4, weight: 400}]\n"
@@ -640,7 +640,7 @@ class Documents(Folder):
         self.assertEqual(written["expects.yaml", False], written["rollout", False])
         self.assertNotEqual(written["expects.yaml", True], written["rollout", True])
 
-    def test_the_seed_of_a_document_counts_unless_another_is_given(self):
+    def test_document_seed__counts_unless_another_is_given(self):
         nodes = NODES + "".join(f"n{i},8000,16384,1,T4\n" for i in range(20))
         self.file("own.yaml", self.HEAD.replace("binpack", "firstfit") + "seed: 7\n")
         written = []
@@ -651,7 +651,7 @@ class Documents(Folder):
         self.assertEqual(written[2], written[3])
         self.assertNotEqual(written[0], written[2])
 
-    def test_documents_side_by_side(self):
+    def test_documents__are_compared_side_by_side(self):
         self.file("own.yaml", self.HEAD + "rules: [{min: 5}, {min: 6}]\n")
         done = self.simulate(SMALL_NODES, SMALL_PODS, "--policy", "mixed,binpack,own.yaml,training", "-o", "json",
                              "--plot", "p.svg", "--csv", "c.csv")
@@ -664,7 +664,7 @@ class Documents(Folder):
         lines = [(line.get("stroke"), line.get("stroke-dasharray")) for line in svg.iter(f"{SVG}polyline")]
         self.assertEqual(len(set(lines)), 4)
 
-    def test_wrong_documents(self):
+    def test_invalid_documents__are_refused(self):
         given = ("--nodes", self.file("n.csv", SMALL_NODES), "--arrivals", self.file("a.csv", SMALL_PODS))
         self.file("bad.yaml", self.HEAD + "rules: [{min: 0}]\n")
         self.refuse(1, "bad.yaml:4:15: rules[0].min: 0 is below 1; write 1 to 1000", *given, "--policy", "fgd,bad.yaml")
@@ -683,12 +683,12 @@ class Judge(Folder):
         return judge_placements.judge_files(self.file("n.csv", self.NODES), self.file("a.csv", self.PODS),
                                             self.file("p.csv", placements))
 
-    def test_right_lines(self):
+    def test_judge__passes_right_lines(self):
         judgement = self.judged("p,b,0\nq,a,0|1\nr,a,1\ns,b,\n")
         self.assertEqual(judgement.wrong, [])
         self.assertEqual(judgement.summary()["allocated_milli"], 2100)
 
-    def test_wrong_lines(self):
+    def test_judge__flags_wrong_lines(self):
         for placements, says in (
                 ("p,x,0\nq,,\nr,a,0\ns,b,\n", "line 1: p: x: there is no such node"),
                 ("p,a,2\nq,,\nr,a,0\ns,b,\n", "line 1: p: a: 2: it has 2 GPUs"),
@@ -706,11 +706,11 @@ class Judge(Folder):
                 ("p,b,0\nq,,\nr,a,0\ns,b,\n", "line 2: q: refused, though it fitted somewhere")):
             self.assertIn(says, self.judged(placements).wrong, placements)
 
-    def test_a_model_that_the_pod_does_not_take(self):
+    def test_judge__flags_a_model_that_the_pod_excludes(self):
         self.PODS = PODS + "p,0,0,1,100,G2\n"
         self.assertEqual(self.judged("p,a,0\n").wrong, ["line 1: p: a: the pod takes g2, and the GPUs are t4"])
 
-    def test_another_list_of_pods(self):
+    def test_judge__flags_another_list_of_pods(self):
         for placements in ("q,a,0\n", "p,b,0\n", "p,b,0\nq,a,0|1\nr,a,1\ns,b,\nt,,\n", "p,b\n", ""):
             with self.assertRaises(judge_placements.OutOfOrder):
                 self.judged(placements)
@@ -722,7 +722,7 @@ class Wrong(Folder):
         self.nodes = self.file("nodes", SMALL_NODES)
         self.pods = self.file("pods", SMALL_PODS)
 
-    def test_options(self):
+    def test_wrong_options__are_refused(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods
         wants = "simulate wants --nodes FILE or --cluster FILE, and --arrivals FILE or --pods FILE; or --ledger FILE"
         fits = "--nodes", self.nodes, "--pods", self.pods
@@ -758,7 +758,7 @@ class Wrong(Folder):
                 ("simulate takes no arguments, but got x", *given, "x")):
             self.refuse(2, says, *words)
 
-    def test_nodes(self):
+    def test_invalid_nodes__are_refused_by_place(self):
         columns = "write sn,cpu_milli,memory_mib,gpu,model, in any order"
         for place, says, content in (
                 ("1:1", f"the file is empty: it begins with a header; {columns}", ""),
@@ -783,7 +783,7 @@ class Wrong(Folder):
             path = self.file("wrong", content)
             self.refuse(1, f"{path}:{place}: {says}", "--nodes", path, "--arrivals", self.pods)
 
-    def test_arrivals(self):
+    def test_invalid_arrivals__are_refused_by_place(self):
         columns = "write name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec, in any order"
         for place, says, content in (
                 ("1:1", f"the header has no column gpu_spec; {columns}",
@@ -806,7 +806,7 @@ class Wrong(Folder):
             path = self.file("wrong", content)
             self.refuse(1, f"{path}:{place}: {says}", "--nodes", self.nodes, "--arrivals", path)
 
-    def test_clusters(self):
+    def test_invalid_clusters__are_refused(self):
         path = self.home / "c.json"
         for says, content in (
                 (f"{path}: contains no Node: write what `kubectl get nodes,pods -A -o json` prints", dump()),
@@ -825,7 +825,7 @@ class Wrong(Folder):
         self.refuse(1, f"{path} is the file of --cluster: write another one", "--cluster", path, "--arrivals", self.pods,
                     "--plot", path)
 
-    def test_what_cannot_be_read_is_named_and_the_others_are_simulated(self):
+    def test_unreadable_objects__are_named_and_the_others_simulated(self):
         cluster = self.file("c.json", dump(node("a", labels=labels(2))))
         rules = [{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"},
                   "spec": {"limits": [{"type": "Container", "max": {"nvidia.com/vgpu": 400}}]}},
@@ -848,7 +848,7 @@ class Wrong(Folder):
             "not considered: ResourceQuota default/q (asked is how many pods fit, not how many may be made)"])
         self.assertEqual(json.loads(done.stdout)["items"][0]["fitted"], 10)  # 6 of 300, 4 of 50
 
-    def test_manifests(self):
+    def test_invalid_manifests__are_refused(self):
         path = self.file("p.yaml", "")
         pods = "Pods, or objects that make some, such as Deployments with replicas"
         whole = dump(pod("w", None, {"nvidia.com/gpu": 1}))
@@ -870,7 +870,7 @@ class Wrong(Folder):
                     "--pods", path, "--count", 2000)
         self.refuse(1, "/nonexistent/p: No such file or directory", "--nodes", self.nodes, "--pods", "/nonexistent/p")
 
-    def test_files(self):
+    def test_files__are_checked_before_writing(self):
         given = "--nodes", self.nodes, "--arrivals", self.pods, "--policy", "binpack"
         self.pods.write_text(SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
         self.refuse(1, "/nonexistent/n: No such file or directory", "--nodes", "/nonexistent/n", "--arrivals",
@@ -927,7 +927,7 @@ class Ledger(Folder):
         self.daemon.wait(lambda: self.daemon.filter(whole).get("NodeNames"), "room")
         self.assertEqual(self.daemon.bind(whole, self.daemon.filter(whole)["NodeNames"][0]), "")
 
-    def test_a_pod_that_waited_would_not_have_waited(self):
+    def test_ledger__shows_that_a_waiting_pod_need_not_have_waited(self):
         self.happen()
         # While the daemon runs, from a backup, and when it has ended: the same.
         head, waits, shown = self.waits(self.ledger, "--policy", "binpack,spread")
@@ -948,7 +948,7 @@ class Ledger(Folder):
         self.assertEqual(self.waits(self.ledger, "--policy", "binpack,spread"), (head, waits, shown))
         self.assertEqual(sorted(path.name for path in self.home.iterdir()), ["backup.db", "waits.csv"])
 
-    def test_json_and_a_learned_workload(self):
+    def test_ledger__prints_json_with_a_learned_workload(self):
         self.happen()
         done = self.run_it("--ledger", self.ledger, "--learn", "-o", "json")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -960,7 +960,7 @@ class Ledger(Folder):
             self.assertEqual(item["atOnce"] + item["waited"] + item["never"], 3, item)
         self.assertEqual(self.run_it("--ledger", self.ledger, "--learn", "-o", "json").stdout, done.stdout)
 
-    def test_what_a_ledger_says_itself_is_not_given(self):
+    def test_ledger__refuses_options_that_it_answers_itself(self):
         self.refuse_usage("--ledger and --nodes exclude each other", "--ledger", self.ledger, "--nodes", "n")
         self.refuse_usage("--from is for --ledger", "--nodes", "n", "--arrivals", "a", "--from", "5h")
         done = self.run_it("--ledger", self.ledger)

@@ -39,7 +39,7 @@ class Topology(unittest.TestCase):
         index = {gpu["id"]: gpu["index"] for gpu in daemon.get("/api/v1/nodes/" + NODE)["gpus"]}
         return {index[charge["gpu"]] for charge in daemon.view(name)["allocation"]["charges"]}
 
-    def test_pods_of_4_gpus_lie_on_one_island_under_every_policy(self):
+    def test_four_gpus__lie_on_one_island_under_every_policy(self):
         for policy in "binpack", "spread", "rollout":
             with self.subTest(policy):
                 _, daemon = self.pair("--policy", policy)
@@ -49,7 +49,7 @@ class Topology(unittest.TestCase):
                 self.assertIn(self.held(daemon, "four"), ISLANDS)
                 daemon.check()
 
-    def test_a_demand_waits_for_an_island_and_is_woken_when_one_is_free(self):
+    def test_island_demand__waits_and_is_woken_when_an_island_is_free(self):
         api, daemon = self.pair()
         for name, gpus in ("a", 3), ("b", 3):
             self.assertEqual(daemon.schedule(pod(name, 1000 * gpus))[1], "")
@@ -67,7 +67,7 @@ class Topology(unittest.TestCase):
         self.assertTrue(any(self.held(daemon, "waits") < island for island in ISLANDS))
         daemon.check()
 
-    def test_what_the_node_can_never_give_is_said(self):
+    def test_impossible_demand__is_explained(self):
         _, daemon = self.pair()
         for topology, gpus, text in (("nvlink", 5, "no 5 suitable GPUs for one container, all linked by NVLink"),
                                      ("numa", 5, "no 5 suitable GPUs for one container, on one NUMA node")):
@@ -80,7 +80,7 @@ class Topology(unittest.TestCase):
         self.assertEqual(daemon.schedule(pod("four", 4000, "numa"))[1], "")
         self.assertIn(self.held(daemon, "four"), ({0, 1, 2, 3}, {4, 5, 6, 7}))
 
-    def test_a_new_link_wakes_who_waits_for_it(self):
+    def test_new_link__wakes_pods_that_need_it(self):
         api, daemon = self.pair()
         self.assertIn(NODE, daemon.schedule(pod("five", 5000, "nvlink"))[1]["FailedAndUnresolvableNodes"])
         before = api.seen("csistoragecapacities")
@@ -92,7 +92,7 @@ class Topology(unittest.TestCase):
         daemon.wait(lambda: api.seen("csistoragecapacities") > before, "a wake-up")
         self.assertEqual(daemon.drive(api.pod("five")), NODE)
 
-    def test_what_was_told_is_shown_and_survives_a_restart(self):
+    def test_topology__is_shown_and_survives_a_restart(self):
         _, daemon = self.pair()
         self.assertEqual(daemon.schedule(pod("holds", 1000))[1], "")
         gpus = daemon.get("/api/v1/nodes/" + NODE)["gpus"]
@@ -106,7 +106,7 @@ class Topology(unittest.TestCase):
         gpus = daemon.get("/api/v1/nodes/" + NODE)["gpus"]
         self.assertEqual([(gpu["id"], gpu["numa"], gpu["nvlink"]) for gpu in gpus], told)
 
-    def test_a_link_with_nobody_is_drift_and_closes_nothing(self):
+    def test_unmatched_link__is_drift_and_closes_nothing(self):
         api, daemon = self.pair()
         gpus = [{"uuid": uuid(0), "index": 0, "nvlink": ["GPU-typo", uuid(1)]}, {"uuid": uuid(1), "index": 1, "nvlink": 7}]
         api.request("PATCH", "/api/v1/nodes/" + NODE,

@@ -118,7 +118,7 @@ class Base(unittest.TestCase):
 
 
 class Taking(Base):
-    def test_a_report_that_the_agent_signed_is_taken_once(self):
+    def test_signed_report__is_taken_once(self):
         made = self.bound("a")
         body = self.agent.report([used(made, self.allocation("a")["shares"][0]["gpu"])])
         headers = self.agent.headers(body)
@@ -132,7 +132,7 @@ class Taking(Base):
         self.assertIn("milligpu_measured_shares 1", self.metric("milligpu_measured_shares"))
         self.assertIn('milligpu_measured_milli{model="T4"} 120', self.metric("milligpu_measured_milli"))
 
-    def test_what_the_agent_did_not_sign_is_refused(self):
+    def test_unsigned_report__is_refused(self):
         body = self.agent.report([])
         plain = {"Content-Type": "application/json"}
         self.refused(401, "Milligpu-Signature", body, plain)
@@ -141,19 +141,19 @@ class Taking(Base):
             self.refused(401, "is no signature", body, {**plain, "Milligpu-Signature": bad})
         self.assertEqual(self.post(body)[0], 204, "the number was not taken by any of them")
 
-    def test_only_nodes_with_a_key_may_report(self):
+    def test_report__needs_a_node_with_a_key(self):
         for node, status, part in (("n2", 401, "does not (yet) carry a key"), ("n3", 401, "milligpu.io/agent"),
                                    ("n4", 404, 'no Node "n4"')):
             self.refused(status, part, self.agent.report([], node=node))
 
-    def test_pods_that_are_not_bound_there_are_dropped(self):
+    def test_report__drops_pods_not_bound_to_its_node(self):
         made = self.bound("a")
         gpu = self.allocation("a")["shares"][0]["gpu"]
         self.taken(used(made, gpu), {"uid": "stranger", "containers": []}, {"uid": "other"})
         self.assertIn("milligpu_report_pods_dropped_total 2", self.metric("milligpu_report_pods_dropped"))
         self.assertIn("milligpu_measured_shares 1", self.metric("milligpu_measured_shares"))
 
-    def test_what_is_no_report_is_refused_with_a_reason(self):
+    def test_invalid_report__is_refused_with_a_reason(self):
         for body, part in ((b"", "report"), (b"[]", "report"), (b"{}", 'no "v"'), (b"{" * 2000, "report"),
                            (self.agent.report([], number=-1), "report.number"),
                            (self.agent.report([], seconds="x"), "report.seconds"),
@@ -168,7 +168,7 @@ class Taking(Base):
         self.assertEqual((status, headers["Allow"]), (405, "POST"))
         self.taken()
 
-    def test_more_memory_than_the_share_makes_one_event(self):
+    def test_memory_overuse__makes_one_event(self):
         made = self.bound("a")
         gpu = self.allocation("a")["shares"][0]["gpu"]
         for over in ("seen", "seen", None, "seen", "killed"):
@@ -177,7 +177,7 @@ class Taking(Base):
             self.assertIn(text, self.daemon.logged())
         self.assertIn('milligpu_events_total{outcome="ok"}', "\n".join(self.metric("milligpu_events_total")))
 
-    def test_more_memory_than_the_share_is_in_the_journal_once_each_time(self):
+    def test_memory_overuse__is_journaled_once_each_time(self):
         ledger = self.with_a_ledger()
         made = self.bound("a")
         share = self.allocation("a")["shares"][0]
@@ -215,7 +215,7 @@ class Taking(Base):
         self.assertNotIn("OVER", said("--gpu", share["gpu"]))
         self.assertNotIn("over", json.loads(said("--gpu", share["gpu"], "-o", "json"))["items"][0])
 
-    def test_a_node_that_lies_neither_fills_the_journal_nor_silences_another(self):
+    def test_lying_node__neither_floods_the_journal_nor_silences_another(self):
         """60 entries in a minute for each node, and what comes beyond is counted."""
         liar, honest = self.agent, Agent("n2")
         both = cluster(liar)
@@ -247,7 +247,7 @@ class Taking(Base):
         told(honest, b, "seen")
         self.assertIn(f"{dropped} 90", self.metric(dropped))
 
-    def test_reports_are_taken_by_that_listener_only(self):
+    def test_report__is_taken_by_its_listener_only(self):
         body = self.agent.report([])
         for port in ("admin", "webhook", "probe"):
             self.assertIn(self.daemon.request(port, "POST", "/v1/usage", body, self.agent.headers(body))[0], (404, 405, 413))
@@ -260,7 +260,7 @@ class Showing(Base):
         self.assertEqual((done.returncode, done.stderr), (0, ""), words)
         return [line.split() for line in done.stdout.splitlines()]
 
-    def test_what_was_measured_stands_beside_what_was_granted(self):
+    def test_usage__stands_beside_the_grant(self):
         a, b = self.bound("a"), self.bound("b", 200)
         gpu = self.allocation("a")["shares"][0]["gpu"]
         self.assertEqual(self.allocation("b")["shares"][0]["gpu"], gpu, "binpack")
@@ -285,7 +285,7 @@ class Showing(Base):
         self.gpus_show(gpu, 150, 4077)
         self.measured("top", ["-", "150"])
 
-    def test_what_was_scaled_is_marked_until_a_report_says_otherwise(self):
+    def test_scaled_usage__is_marked_until_a_report_clears_it(self):
         made = [self.bound(name) for name in ("a", "b")]
         gpu = self.allocation("a")["shares"][0]["gpu"]
         self.assertEqual(self.allocation("b")["shares"][0]["gpu"], gpu, "binpack")
@@ -320,7 +320,7 @@ class Showing(Base):
         at = lines[0].index("MEASURED")
         self.assertEqual(sorted(row[at] for row in lines[1:1 + len(column)]), column)
 
-    def test_idle_shares_can_be_asked_for(self):
+    def test_idle_shares__can_be_filtered(self):
         a, b = self.bound("a"), self.bound("b", 200)
         gpu = self.allocation("a")["shares"][0]["gpu"]
         self.taken(used(a, gpu, 9), used(b, gpu, 10))
@@ -341,7 +341,7 @@ class Showing(Base):
         self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2 days", "--port-file",
                                          self.daemon.home / "ports"], capture_output=True, text=True).returncode, 2)
 
-    def test_since_when_a_share_is_idle_survives_a_restart(self):
+    def test_idle_since__survives_a_restart(self):
         """The row is written here, because a share is stored only once it has been idle for an hour."""
         api = harness.Api(cluster(self.agent))
         self.addCleanup(api.close)
@@ -379,7 +379,7 @@ class Showing(Base):
         self.taken(used(made, gpu, 0))
         self.assertGreaterEqual(since(), first)
 
-    def test_what_was_granted_since_a_time_comes_from_the_history(self):
+    def test_granted_time__comes_from_the_history(self):
         self.bound("a", 500, namespace="team")
         time.sleep(2.1)
         self.assertEqual(len(self.daemon.get("/api/v1/usage/past")["items"]), 1)
@@ -393,7 +393,7 @@ class Showing(Base):
                                 self.daemon.home / "ports"], capture_output=True, text=True)
         self.assertEqual((wrong.returncode, "--since is last week" in wrong.stderr), (2, True), wrong.stderr)
 
-    def test_what_was_measured_is_remembered(self):
+    def test_usage_history__is_kept(self):
         ledger = self.with_a_ledger()
         made = self.bound("a", 500, namespace="team")
         time.sleep(2.1)
@@ -412,7 +412,7 @@ class Showing(Base):
         self.assertEqual(of, 2 * measured)
         self.assertIn(of // 500, range(2, 60), "seconds, from when it was bound")
 
-    def test_what_was_measured_goes_with_the_pod(self):
+    def test_usage__goes_with_the_pod(self):
         made = self.bound("a")
         self.taken(used(made, self.allocation("a")["shares"][0]["gpu"]))
         self.assertEqual(self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/a")[0], 200)
@@ -425,7 +425,7 @@ class Showing(Base):
     def usage(self, daemon):
         return next(one for one in daemon.get("/api/v1/doctor")["checks"] if one["name"] == "usage")
 
-    def test_the_doctor_says_whether_reports_come(self):
+    def test_doctor__says_whether_reports_arrive(self):
         self.assertEqual(self.usage(self.daemon)["status"], "warning")
         self.assertIn("none has reported", self.usage(self.daemon)["text"])
         self.taken()
@@ -442,7 +442,7 @@ class Secret(Base):
         super().setUp()
         self.context = ssl.create_default_context(cafile=str(home / "ca.crt"))
 
-    def test_reports_come_over_tls(self):
+    def test_report__arrives_over_tls(self):
         body = self.agent.report([])
         connection = http.client.HTTPSConnection("127.0.0.1", self.daemon.port["report"], timeout=harness.PATIENCE, context=self.context)
         self.addCleanup(connection.close)
@@ -489,7 +489,7 @@ class Journey(unittest.TestCase):
         for name in containers:
             runtime.call("CreateContainer", test_node.field(1, sandbox) + test_node.field(2, test_node.container(name)))
 
-    def test_what_a_container_uses_comes_from_its_driver_to_the_eyes_of_its_owner(self):
+    def test_usage__reaches_its_owner_from_the_driver(self):
         self.start(main=300)
         daemon, node = self.daemon, self.node
         share = lambda: daemon.allocation("web")["shares"][0]
@@ -521,7 +521,7 @@ class Journey(unittest.TestCase):
         heads, first = [line.split() for line in done.stdout.splitlines()[:2]]
         return first[heads.index("MEASURED")]
 
-    def test_two_busy_processes_have_parts_of_what_their_gpu_was_used(self):
+    def test_busy_processes__split_the_use_of_their_gpu(self):
         """As on one H200, where NVML counted for each the time in which it waited for the other."""
         self.start(main=300, side=200)
         two = "process GPU-a 700 3000 sm={}\nprocess GPU-a 701 1000 sm={}\n"

@@ -9,7 +9,7 @@ import harness
 
 
 class Placing(harness.Story):
-    def test_a_pod_of_300_is_bound_and_its_annotations_name_its_gpu(self):
+    def test_bind__of_300_names_its_gpu_in_annotations(self):
         node, error, made = self.daemon.schedule(harness.pod("first", 300))
         self.assertEqual((node is not None, error), (True, ""))
         view = self.daemon.view("first")
@@ -20,56 +20,56 @@ class Placing(harness.Story):
         self.assertGreaterEqual(gpus[charge["gpu"]]["usedMilli"], 300)
         self.assertEqual(view["uid"], made["metadata"]["uid"])
 
-    def test_the_same_bind_again_is_success_and_takes_nothing_more(self):
+    def test_repeated_bind__succeeds_and_takes_nothing_more(self):
         node, _, made = self.daemon.schedule(harness.pod("twice", 200))
         before = self.daemon.get("/api/v1/summary")["usedMilli"]
         self.assertEqual(self.daemon.bind(made, node), "")
         self.assertEqual(self.daemon.get("/api/v1/summary")["usedMilli"], before)
 
-    def test_a_bind_to_another_node_is_an_error(self):
+    def test_bind__to_another_node_is_an_error(self):
         node, _, made = self.daemon.schedule(harness.pod("moves", 100))
         other = next(name for name in self.daemon.nodes() if name != node)
         self.assertIn(node, self.daemon.bind(made, other))
 
-    def test_1500_is_refused_and_told_to_write_1000_or_2000(self):
+    def test_request_1500__is_refused_with_advice(self):
         node, answer, _ = self.daemon.schedule(harness.pod("odd", 1500))
         self.assertIsNone(node)
         texts = set(answer["FailedAndUnresolvableNodes"].values())
         self.assertEqual(len(texts), 1)
         self.assertIn("1000 or 2000", texts.pop())
 
-    def test_2000_is_two_whole_gpus(self):
+    def test_request_2000__is_two_whole_gpus(self):
         _, error, _ = self.daemon.schedule(harness.pod("two", 2000))
         self.assertEqual(error, "")
         charges = self.daemon.view("two")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [1000, 1000])
 
-    def test_gpu_count_splits_the_amount_over_different_gpus(self):
+    def test_gpu_count__splits_the_amount_over_different_gpus(self):
         _, error, _ = self.daemon.schedule(harness.pod("split", 600, annotations={"milligpu.io/gpu-count": "2"}))
         self.assertEqual(error, "")
         charges = self.daemon.view("split")["allocation"]["charges"]
         self.assertEqual([charge["milli"] for charge in charges], [300, 300])
         self.assertEqual(len({charge["gpu"] for charge in charges}), 2)
 
-    def test_a_model_and_a_memory_floor_are_respected(self):
+    def test_model_and_memory__are_respected(self):
         node, _, _ = self.daemon.schedule(harness.pod("t4", 200, annotations={"milligpu.io/gpu-model": "tesla t4"}))
         self.assertEqual(node, "t4-0")
         node, _, _ = self.daemon.schedule(harness.pod("big", 300, annotations={"milligpu.io/gpu-memory": "20Gi"}))
         self.assertIn(node, ("a100-0", "vm-0"))
 
-    def test_zero_passes_everywhere_and_is_bound_without_an_allocation(self):
+    def test_request_0__passes_everywhere_without_an_allocation(self):
         node, error, _ = self.daemon.schedule(harness.pod("none", 0))
         self.assertEqual((node is not None, error), (True, ""))
         self.assertNotIn("allocation", self.daemon.view("none"))
 
-    def test_only_the_best_node_scores_ten(self):
+    def test_best_node__alone_scores_ten(self):
         made = self.daemon.create(harness.pod("scored", 10))
         _, body = self.daemon.webhook("prioritize", {"Pod": made, "Nodes": None, "NodeNames": self.daemon.nodes()})
         scores = [host["Score"] for host in json.loads(body)]
         self.assertEqual(scores.count(10), 1)
         self.assertTrue(all(0 <= score <= 10 for score in scores))
 
-    def test_preempt_keeps_nodes_where_the_pod_fits_without_its_victims(self):
+    def test_preempt__keeps_nodes_that_fit_without_the_victims(self):
         _, _, victim = self.daemon.schedule(harness.pod("victim", 500), ["t4-0"])
         made = self.daemon.create(harness.pod("urgent", 300))
         uid = victim["metadata"]["uid"]
@@ -80,7 +80,7 @@ class Placing(harness.Story):
         self.assertEqual(json.loads(body)["NodeNameToMetaVictims"],
                          {"t4-0": {"Pods": [{"UID": uid}], "NumPDBViolations": 1}})
 
-    def test_full_node_objects_are_answered_too_also_of_nodes_nobody_knows(self):
+    def test_node_objects__are_answered_also_for_unknown_nodes(self):
         cluster = json.loads(harness.DEMO.read_text())
         template = json.loads(json.dumps(cluster["items"][1]))
         template["metadata"]["name"] = "template-7"
@@ -107,10 +107,10 @@ class Orders(unittest.TestCase):
             used.append(pod["allocation"]["charges"][0]["gpu"])
         return used
 
-    def test_spread_takes_the_emptiest_gpu_of_the_emptiest_node(self):
+    def test_spread__takes_the_emptiest_gpu_of_the_emptiest_node(self):
         self.assertEqual(self.gpus_used("spread"), ["alpha/gpu-0", "beta/gpu-0", "alpha/gpu-1", "beta/gpu-1"])
 
-    def test_firstfit_is_a_baseline_of_simulate_and_means_binpack(self):
+    def test_firstfit__places_as_binpack(self):
         self.assertEqual(self.gpus_used("firstfit"), self.gpus_used("binpack"))
 
 
@@ -143,14 +143,14 @@ class LearnedOrders(unittest.TestCase):
         self.assertEqual(best, best[:1] * 4)
         return best[0]
 
-    def test_a_policy_that_knows_the_workload_keeps_the_hole_that_its_pods_fit_into(self):
+    def test_learned_policy__keeps_the_gap_that_expected_pods_fit(self):
         self.assertIn(self.places("rollout", 700), ("beta", "gamma"))
         self.assertEqual(self.places("binpack", 700), "alpha")
 
-    def test_in_the_same_cluster_whole_gpus_are_kept_for_pods_that_need_them(self):
+    def test_learned_policy__keeps_whole_gpus_for_pods_that_need_them(self):
         self.assertEqual(self.places("rollout", 1000), "alpha")
 
-    def test_pods_that_are_asked_about_at_once_get_the_answers_that_they_get_alone(self):
+    def test_learned_policy__answers_concurrent_pods_as_single_ones(self):
         daemon = self.daemon("rollout", 700)
         made = [daemon.create(harness.pod("at-once-%d" % milli, milli)) for milli in range(100, 900, 100)]
         names = daemon.nodes()
@@ -168,7 +168,7 @@ class LearnedOrders(unittest.TestCase):
             for answer, before, after in zip(answers, alone, then):
                 self.assertIn(answer, (before, after))
 
-    def test_the_metrics_say_what_was_judged_and_what_was_known(self):
+    def test_learned_policy__reports_its_evaluations_in_metrics(self):
         daemon = self.daemon("rollout", 700)
         made = daemon.create(harness.pod("next", 300))
         for _ in range(3):
@@ -184,7 +184,7 @@ class LearnedOrders(unittest.TestCase):
 class FullCluster(harness.Story):
     flags = ("--shortlist", "2")
 
-    def test_a_full_cluster_refuses_with_one_constant_text_and_takes_the_pod_when_room_comes(self):
+    def test_full_cluster__refuses_with_one_text_until_there_is_room(self):
         node, _, big = self.daemon.schedule(harness.pod("fills", 500), ["vm-0"])
         self.assertEqual(node, "vm-0")
         made = self.daemon.create(harness.pod("waits", 300))
@@ -206,7 +206,7 @@ class FullCluster(harness.Story):
     def waiting(self, name):
         return [one for one in self.daemon.get("/api/v1/waiting")["items"] if one["name"] == name]
 
-    def test_a_pod_that_is_offered_nodes_and_not_bound_is_offered_more_and_shown(self):
+    def test_offered_pod__that_is_not_bound_is_offered_again_and_shown(self):
         made = self.daemon.create(harness.pod("choosy", 10))
         self.assertEqual([self.offers(made), self.offers(made)], [2, 3])
         self.assertEqual(self.waiting("choosy"), [])
@@ -225,7 +225,7 @@ class BadInput(harness.Story):
         self.assertEqual(status, 200)
         return json.loads(answer)["Error"]
 
-    def test_bodies_that_are_no_arguments_are_answered_with_an_error_that_names_the_place(self):
+    def test_invalid_body__is_answered_with_the_place_of_the_error(self):
         good = json.dumps({"Pod": harness.pod("p", 1, uid="u"), "Nodes": None, "NodeNames": ["a100-0"]})
         bad = {
             "empty": "", "not json": "hello", "wrong type": "[]", "number": "17", "half": good[:-20],
@@ -239,7 +239,7 @@ class BadInput(harness.Story):
             with self.subTest(kind):
                 self.assertNotEqual(self.errors(body), "")
 
-    def test_lower_case_keys_and_nulls_are_read_as_go_would(self):
+    def test_keys__are_case_insensitive_and_may_be_null_as_in_go(self):
         made = harness.pod("lower", 100, uid="lower-uid")
         made["metadata"]["annotations"] = None
         made["spec"]["initContainers"] = None
@@ -247,12 +247,12 @@ class BadInput(harness.Story):
         status, answer = self.daemon.webhook("filter", body)
         self.assertEqual((status, json.loads(answer)["NodeNames"]), (200, ["a100-0"]))
 
-    def test_names_it_was_never_told_are_refused_by_name(self):
+    def test_unknown_node_names__are_refused_by_name(self):
         made = self.daemon.create(harness.pod("strange", 100))
         answer = self.daemon.filter(made, ["who-is-this"])
         self.assertIn("who-is-this", answer["FailedAndUnresolvableNodes"])
 
-    def test_binds_that_cannot_be_right_say_why(self):
+    def test_impossible_binds__give_the_reason(self):
         made = self.daemon.create(harness.pod("real", 100))
         meta = made["metadata"]
         plain = self.daemon.create(harness.pod("plain", None))
@@ -276,21 +276,21 @@ class BadInput(harness.Story):
                 self.assertEqual(status, 200)
                 self.assertNotEqual(json.loads(answer)["Error"], "")
 
-    def test_wrong_method_path_and_type_are_turned_away(self):
+    def test_wrong_request__is_refused_for_method_path_or_type(self):
         request = self.daemon.request
         self.assertEqual(request("webhook", "GET", "/scheduler/filter")[0], 405)
         self.assertEqual(request("webhook", "POST", "/scheduler/nothing", "{}")[0], 404)
         self.assertEqual(request("webhook", "POST", "/filter", "{}")[0], 404)
         self.assertEqual(request("webhook", "POST", "/scheduler/filter", "{}", {"Content-Type": "text/plain"})[0], 415)
 
-    def test_a_body_of_100_mb_is_turned_away_before_it_is_read(self):
+    def test_body__of_100_mb_is_refused_before_it_is_read(self):
         with socket.create_connection(("127.0.0.1", self.daemon.port["webhook"]), harness.PATIENCE) as peer:
             peer.sendall(b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                          b"Content-Type: application/json\r\nContent-Length: 104857600\r\n\r\n{")
             peer.settimeout(harness.PATIENCE)
             self.assertIn(b" 413 ", peer.recv(4096))
 
-    def test_clients_that_drip_or_stop_in_the_middle_hold_up_nobody(self):
+    def test_slow_clients__block_no_other(self):
         peers = []
         for _ in range(8):
             peer = socket.create_connection(("127.0.0.1", self.daemon.port["webhook"]), harness.PATIENCE)
@@ -305,7 +305,7 @@ class BadInput(harness.Story):
                 peer.recv(1)
             peer.close()
 
-    def test_broken_annotations_of_ours_on_a_pod_are_refused_with_the_annotation_named(self):
+    def test_invalid_annotation__is_refused_by_name(self):
         for key, value in (("gpu-count", "two"), ("gpu-count", "0"), ("gpu-count", "7"), ("gpu-memory", "lots"),
                            ("gpu-memory", "-1Gi"), ("gpu-model", "")):
             with self.subTest(key=key, value=value):
@@ -314,7 +314,7 @@ class BadInput(harness.Story):
                 texts = "".join(answer["FailedAndUnresolvableNodes"].values())
                 self.assertIn(key, texts)
 
-    def test_twice_the_same_bind_at_once_binds_once(self):
+    def test_concurrent_bind__of_one_pod_binds_once(self):
         import threading
         made = self.daemon.create(harness.pod("at-once", 100))
         self.daemon.filter(made)

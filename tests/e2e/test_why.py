@@ -66,7 +66,7 @@ class Why(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def test_a_pod_that_kube_scheduler_refuses_itself(self):
+    def test_waiting_pod__refused_by_kube_scheduler_itself_is_explained(self):
         taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
         _, daemon = self.cluster(node("g1", 2, taints=[taint]), waiting("notebook", TAINTED))
         pod = self.see(daemon, "notebook")
@@ -97,7 +97,7 @@ class Why(unittest.TestCase):
         self.assertIn("had untolerated taint {nvidia.com/gpu: present}", shown)
         self.assertIn("1 node fits, the pod may use none: 1 tainted nvidia.com/gpu (g1)", shown)
 
-    def test_gates_and_schedulers_that_nobody_runs_are_no_alarm(self):
+    def test_gates_and_unknown_schedulers__are_no_alarm(self):
         _, daemon = self.cluster(
             node("g1", 2), waiting("selected", SELECTED), waiting("made-up", schedulerName="nobody-runs-me"),
             waiting("gated", "Scheduling is blocked due to non-empty scheduling gates", reason="SchedulingGated",
@@ -123,7 +123,7 @@ class Why(unittest.TestCase):
         counts = {(count["by"], count["reason"]): count["pods"] for count in daemon.get("/api/v1/waiting")["counts"]}
         self.assertEqual(counts, {("kube-scheduler", "selector"): 1, ("gate", "gated"): 1, ("nobody", "scheduler"): 1})
 
-    def test_before_any_scheduler_asks_pods_of_each_may_be_right(self):
+    def test_schedulers__are_all_plausible_before_the_first_call(self):
         _, daemon = self.cluster(node("g1", 2), waiting("made-up", schedulerName="nobody-runs-me"))
         self.see(daemon, "made-up")
         check = self.scheduler(daemon)
@@ -142,7 +142,7 @@ class Why(unittest.TestCase):
         self.assertEqual(daemon.schedule(ours)[1], "")
         return api, daemon
 
-    def test_each_pod_that_another_scheduler_has_is_named(self):
+    def test_pods__of_another_scheduler_are_each_named(self):
         _, daemon = self.served(
             waiting("lost"), waiting("tainted", SELECTED), waiting("counted", MISSING, schedulerName="counts"),
             waiting("made-up", schedulerName="nobody-runs-me"), waiting("nothing", milli=0))
@@ -171,7 +171,7 @@ class Why(unittest.TestCase):
         self.assertNotIn("otherScheduler", self.see(daemon, "ours"))
         self.assertNotIn("Scheduler:", self.ctl(daemon, "pod", "default/ours"))
 
-    def test_pods_that_others_bound_long_ago_raise_no_alarm(self):
+    def test_long_bound_pods__raise_no_alarm(self):
         old = waiting("old", nodeName="g1", schedulerName="default-scheduler")
         old["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}]
         _, daemon = self.served(old)
@@ -180,7 +180,7 @@ class Why(unittest.TestCase):
         self.assertIn("1 pod asks for nvidia.com/vgpu", unserved["text"])
         self.assertIn(": default/old (default-scheduler on g1)", unserved["text"])
 
-    def test_a_pod_that_some_scheduler_serves_is_told_which_to_choose(self):
+    def test_unserved_pod__is_told_which_scheduler_to_choose(self):
         _, daemon = self.served(waiting("lost", schedulerName="nobody-runs-me"))
         second = harness.pod("second", 300)
         daemon.schedule(second)
@@ -188,7 +188,7 @@ class Why(unittest.TestCase):
             "milligpud serves milligpu, default-scheduler: set spec.schedulerName to one of these and create it again"))
         self.assertNotIn("otherScheduler", self.see(daemon, "second"))
 
-    def test_names_beyond_what_a_finding_can_hold_are_counted(self):
+    def test_names__beyond_the_limit_of_a_finding_are_counted(self):
         crowd = [waiting(f"{'made-up-' * 6}{i:02}", schedulerName="x" * 60) for i in range(30)]
         _, daemon = self.served(waiting("lost"), *crowd)
         unserved = self.doctor(daemon, "unserved")
@@ -198,7 +198,7 @@ class Why(unittest.TestCase):
         self.assertGreater(unserved["text"].count(" (x"), 1)
         self.assertRegex(unserved["text"], rf", and {30 - unserved['text'].count(' (x')} more$")
 
-    def test_a_young_pod_is_not_named_yet(self):
+    def test_young_pod__is_not_named_yet(self):
         _, daemon = self.served()
         young = harness.pod("young", 300)
         young["spec"]["schedulerName"] = "nobody-runs-me"
@@ -207,7 +207,7 @@ class Why(unittest.TestCase):
         self.assertEqual(self.doctor(daemon, "unserved")["text"],
                          "each pod that asks for nvidia.com/vgpu names a scheduler that asks milligpud")
 
-    def test_a_scheduler_without_the_extender_is_an_alarm(self):
+    def test_scheduler_without_the_extender__is_an_alarm(self):
         _, daemon = self.cluster(node("g1", 2), waiting("notebook", MISSING))
         self.see(daemon, "notebook")
         check = self.scheduler(daemon)
@@ -217,7 +217,7 @@ class Why(unittest.TestCase):
         daemon.schedule(harness.pod("asked", 300))
         self.assertEqual(self.scheduler(daemon)["status"], "ok")
 
-    def test_a_rollout_waits_for_its_own_predecessor(self):
+    def test_rollout__waits_for_its_own_predecessor(self):
         api, daemon = self.cluster(node("g1", 1))
         old = owned(harness.pod("llm-old-1", 700), "ReplicaSet", "llm", "old")
         self.assertEqual(daemon.schedule(old)[1], "")
@@ -250,7 +250,7 @@ class Why(unittest.TestCase):
         daemon.forgets("llm-old-1")
         self.assertNotIn("predecessor", self.see(daemon, "llm-new-1"))
 
-    def test_an_autoscaler_leaves_no_trace(self):
+    def test_autoscaler__leaves_no_trace(self):
         api, daemon = self.cluster(node("g1", 1))
         self.assertEqual(daemon.schedule(harness.pod("full", 1000))[1], "")
         made = api.create(harness.pod("small", 300))
