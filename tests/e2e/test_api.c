@@ -227,7 +227,7 @@ static void shows(struct api_fixture *fixture, const char *target, const char *s
         fail_msg("%s is empty: nothing was compared", target);
 }
 
-API_TEST(answers_are_as_described)
+API_TEST(answers__match_their_description)
 {
     fill(fixture);
     shows(fixture, "/api/v1/summary", "Summary");
@@ -253,7 +253,7 @@ API_TEST(answers_are_as_described)
     shows(fixture, "/api/v1/settings", "SettingList");
 }
 
-API_TEST(keys_are_as_described)
+API_TEST(keys__match_their_description)
 {
     const struct keyring_rules rules = {"/tmp/milligpu-api-key", 120000};
     struct kube_ops ops;
@@ -288,7 +288,7 @@ static const char *filled(const char *path, char *out, size_t bytes)
     return out;
 }
 
-API_TEST(every_route_answers)
+API_TEST(routes__all_answer)
 {
     const struct api_route *route;
 
@@ -317,7 +317,7 @@ static size_t count_operations(const struct document *paths)
     return count;
 }
 
-API_TEST(the_description_names_exactly_the_routes)
+API_TEST(openapi__names_exactly_the_routes)
 {
     const struct document *api = api_fixture_get(fixture, "/openapi.json");
     const struct document *paths = document_get(api, "paths");
@@ -358,7 +358,7 @@ static void find_refs(const struct document *value, const struct document *schem
         find_refs(child, schemas, seen);
 }
 
-API_TEST(every_shape_is_used_and_every_reference_leads_to_one)
+API_TEST(openapi__uses_every_schema_and_resolves_every_reference)
 {
     const struct document *api = api_fixture_get(fixture, "/openapi.json");
     const struct document *schemas = document_at(api, "components.schemas");
@@ -373,7 +373,7 @@ API_TEST(every_shape_is_used_and_every_reference_leads_to_one)
             fail_msg("nothing is a %.*s", TEXT_ARG(schema->key));
 }
 
-API_TEST(the_description_knows_every_kind_of_drift)
+API_TEST(openapi__lists_every_kind_of_drift)
 {
     static const char *const kinds[] = {
 #define X(word, help) word,
@@ -392,7 +392,7 @@ API_TEST(the_description_knows_every_kind_of_drift)
 
 /* --- how requests are checked --- */
 
-API_TEST(unknown_paths_are_404)
+API_TEST(unknown_path__is_404)
 {
     refuses(fixture->admin, "GET", "/", NULL, 404, "see /openapi.json");
     refuses(fixture->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
@@ -402,7 +402,7 @@ API_TEST(unknown_paths_are_404)
     refuses(fixture->admin, "GET", "//livez", NULL, 404, "nothing is at");
 }
 
-API_TEST(a_slash_at_the_end_is_404_and_names_the_right_path)
+API_TEST(trailing_slash__is_404_and_names_the_right_path)
 {
     refuses(fixture->admin, "GET", "/api/v1/nodes/", NULL, 404,
             "it is /api/v1/nodes, without a slash at the end");
@@ -414,7 +414,7 @@ API_TEST(a_slash_at_the_end_is_404_and_names_the_right_path)
             "/livez, /readyz, /metrics and /metrics/nodes");
 }
 
-API_TEST(a_wrong_method_is_405_and_names_the_right_ones)
+API_TEST(wrong_method__is_405_and_names_the_right_ones)
 {
     struct answer answer;
 
@@ -428,7 +428,7 @@ API_TEST(a_wrong_method_is_405_and_names_the_right_ones)
     answer_done(&answer);
 }
 
-API_TEST(a_body_is_taken_where_the_description_has_one)
+API_TEST(body__is_taken_where_the_description_has_one)
 {
     const struct api_route *route;
 
@@ -446,7 +446,7 @@ API_TEST(a_body_is_taken_where_the_description_has_one)
     refuses(fixture->probe, "GET", "/livez", "{}", 413, "GET /livez takes no body");
 }
 
-API_TEST(head_is_get_without_the_body)
+API_TEST(head__is_get_without_the_body)
 {
     struct answer answer;
 
@@ -458,7 +458,7 @@ API_TEST(head_is_get_without_the_body)
     answer_done(&answer);
 }
 
-API_TEST(parameters_that_nobody_knows_are_refused_by_name)
+API_TEST(unknown_parameter__is_refused_by_name)
 {
     const struct http_server *http = fixture->admin;
 
@@ -470,7 +470,7 @@ API_TEST(parameters_that_nobody_knows_are_refused_by_name)
             "state is free: it is reserved, bound or released");
 }
 
-API_TEST(a_bad_limit_is_refused)
+API_TEST(limit__is_refused_when_invalid)
 {
     static const char *const bad[] = {"",  "0",    "-1", "1001", "1x",
                                       "x", "0x10", "+5", "%201", "99999999999999999999"};
@@ -484,7 +484,7 @@ API_TEST(a_bad_limit_is_refused)
     (void)api_fixture_get(fixture, "/api/v1/nodes?limit=1000");
 }
 
-API_TEST(a_bad_continue_is_refused)
+API_TEST(continue__is_refused_when_invalid)
 {
     static const char *const bad[] = {"", "1", "zz", "00", "6e3", "6E31"};
 
@@ -512,7 +512,7 @@ static const struct document *page(struct api_fixture *fixture, const char *targ
     return api_fixture_get(fixture, text);
 }
 
-API_TEST(pages_go_on_where_the_last_ended)
+API_TEST(pages__continue_where_the_last_ended)
 {
     const struct document *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
     const struct document *second = page(fixture, "/api/v1/nodes?limit=1", first);
@@ -525,7 +525,7 @@ API_TEST(pages_go_on_where_the_last_ended)
     assert_null(document_get(third, "continue"));
 }
 
-API_TEST(what_goes_between_two_pages_shifts_nothing)
+API_TEST(pages__do_not_shift_when_an_item_goes_between_two)
 {
     const struct document *first = page(fixture, "/api/v1/nodes?limit=1", NULL);
 
@@ -535,7 +535,7 @@ API_TEST(what_goes_between_two_pages_shifts_nothing)
     assert_string_equal(str(item(second, 0), "name"), "n2");
 }
 
-API_TEST(allocations_can_be_told_apart)
+API_TEST(allocations__are_distinguished_by_filters)
 {
     fill(fixture);
     const struct document *all = api_fixture_get(fixture, "/api/v1/allocations");
@@ -559,7 +559,7 @@ API_TEST(allocations_can_be_told_apart)
     assert_string_equal(str(item(past, 0), "state"), "released");
 }
 
-API_TEST(released_allocations_come_in_pages)
+API_TEST(released_allocations__come_in_pages)
 {
     const struct document *last = NULL;
     size_t seen = 0;
@@ -590,7 +590,7 @@ API_TEST(released_allocations_come_in_pages)
 
 /* --- views --- */
 
-API_TEST(the_summary_adds_up)
+API_TEST(summary__adds_up)
 {
     fill(fixture);
     const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
@@ -614,7 +614,7 @@ API_TEST(the_summary_adds_up)
     assert_int_equal(number_of(nth(models, 0), "gpus"), 3);
 }
 
-API_TEST(fragments_add_up)
+API_TEST(fragments__add_up)
 {
     int64_t nodes = 0;
     int64_t gpus = 0;
@@ -639,7 +639,7 @@ API_TEST(fragments_add_up)
     assert_true(number_of(n3, "fragmentMilli") > 0);
 }
 
-API_TEST(a_node_says_who_holds_it)
+API_TEST(node__shows_its_holders)
 {
     fill(fixture);
     const struct document *node = api_fixture_get(fixture, "/api/v1/nodes/n2");
@@ -655,7 +655,7 @@ API_TEST(a_node_says_who_holds_it)
     refuses(fixture->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
 }
 
-API_TEST(a_cordoned_gpu_has_nothing_free)
+API_TEST(cordoned_gpu__has_nothing_free)
 {
     api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n1",
                      "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
@@ -667,7 +667,7 @@ API_TEST(a_cordoned_gpu_has_nothing_free)
     assert_string_equal(str(nth(document_get(node, "gpus"), 0), "state"), "cordoned");
 }
 
-API_TEST(a_waiting_pod_says_why_node_by_node)
+API_TEST(waiting_pod__shows_the_reason_of_each_node)
 {
     fill(fixture);
     api_fixture_filter(fixture, "big");
@@ -686,7 +686,7 @@ API_TEST(a_waiting_pod_says_why_node_by_node)
     assert_true(strlen(str(nth(nodes, 0), "detail")) > 0);
 }
 
-API_TEST(a_pod_that_fits_somewhere_says_where)
+API_TEST(waiting_pod__shows_where_it_fits)
 {
     api_fixture_pod(fixture, "new", "600", "");
     const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/new");
@@ -698,7 +698,7 @@ API_TEST(a_pod_that_fits_somewhere_says_where)
     assert_string_equal(str(nth(nodes, 2), "reason"), "small");
 }
 
-API_TEST(a_request_that_nobody_can_grant_is_explained)
+API_TEST(impossible_request__is_explained)
 {
     api_fixture_pod(fixture, "odd", "1500", "");
     api_fixture_filter(fixture, "odd");
@@ -709,7 +709,7 @@ API_TEST(a_request_that_nobody_can_grant_is_explained)
     assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
 }
 
-API_TEST(an_ended_pod_is_remembered_and_an_unknown_one_is_404)
+API_TEST(ended_pod__is_remembered_and_an_unknown_one_is_404)
 {
     fill(fixture);
     const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/past");
@@ -725,7 +725,7 @@ API_TEST(an_ended_pod_is_remembered_and_an_unknown_one_is_404)
 
 /* --- history --- */
 
-API_TEST(history_knows_a_gpu_by_each_of_its_names)
+API_TEST(history__finds_a_gpu_by_each_of_its_names)
 {
     static const char *const names[] = {"GPU-5f", "n2/GPU-5f", "n2/gpu-0"};
 
@@ -746,7 +746,7 @@ API_TEST(history_knows_a_gpu_by_each_of_its_names)
     assert_int_equal(items(none), 0);
 }
 
-API_TEST(history_outlives_the_node)
+API_TEST(history__outlives_the_node)
 {
     fill(fixture);
     api_fixture_end(fixture, "web-1");
@@ -759,7 +759,7 @@ API_TEST(history_outlives_the_node)
     assert_int_equal(items(by_id), 2);
 }
 
-API_TEST(history_of_a_pod_and_of_a_moment)
+API_TEST(history__shows_a_pod_and_a_moment)
 {
     char now[TIME_TEXT_BYTES];
     char target[200];
@@ -780,7 +780,7 @@ API_TEST(history_of_a_pod_and_of_a_moment)
     assert_int_equal(items(before), 0);
 }
 
-API_TEST(history_comes_in_pages)
+API_TEST(history__comes_in_pages)
 {
     fill(fixture);
     const struct document *first = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
@@ -791,7 +791,7 @@ API_TEST(history_comes_in_pages)
     assert_null(document_get(second, "continue"));
 }
 
-API_TEST(history_says_what_it_wants)
+API_TEST(history__refuses_wrong_parameters)
 {
     const struct http_server *http = ((struct api_fixture *)fixture)->admin;
 
@@ -820,7 +820,7 @@ static void says(const struct http_server *http, const char *target, int status,
     answer_done(&answer);
 }
 
-API_TEST(a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied)
+API_TEST(unreadable_history__is_an_error_and_denies_no_pod)
 {
     sqlite3 *db = NULL;
 
@@ -834,7 +834,7 @@ API_TEST(a_history_that_cannot_be_read_is_an_error_and_no_pod_is_denied)
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-API_TEST(readiness_names_what_is_missing)
+API_TEST(readyz__names_the_missing_conditions)
 {
     atomic_bool *const bad[] = {&fixture->app.health.disk_broken, &fixture->app.health.safe_mode,
                                 &fixture->app.draining};
@@ -855,7 +855,7 @@ API_TEST(readiness_names_what_is_missing)
     says(fixture->probe, "/livez?verbose", 200, "livez check passed");
 }
 
-API_TEST(the_probe_port_has_four_paths)
+API_TEST(probe_port__has_four_paths)
 {
     says(fixture->probe, "/livez", 200, "ok");
     says(fixture->probe, "/metrics", 200, "milligpu_ready 1\n");
@@ -865,7 +865,7 @@ API_TEST(the_probe_port_has_four_paths)
     refuses(fixture->probe, "POST", "/livez", "{}", 405, "only GET, HEAD");
 }
 
-API_TEST(metrics_show_the_state_of_the_moment)
+API_TEST(metrics__show_the_current_state)
 {
     static const char *const lines[] = {
         "milligpu_allocated_milli{model=\"A100\"} 900\n",
@@ -912,7 +912,7 @@ static int64_t metric_of(struct api_fixture *fixture, const char *series)
 }
 
 /* As much as the file system says, up to what others write meanwhile. */
-API_TEST(metrics_show_what_the_volume_of_the_ledger_still_has)
+API_TEST(metrics__show_the_space_left_on_the_volume)
 {
     const int64_t shown = metric_of(fixture, "milligpu_ledger_bytes{of=\"volume_free\"}");
     struct statvfs volume;
@@ -955,7 +955,7 @@ static void advises(struct api_fixture *fixture, const char *name, const char *p
     fail_msg("%s does not advise: %s", name, part);
 }
 
-API_TEST(a_healthy_daemon_has_no_complaints)
+API_TEST(doctor__is_ok_for_a_healthy_daemon)
 {
     finds(fixture, "daemon", "ok", "3 nodes");
     finds(fixture, "ledger", "ok", fixture->ledger);
@@ -971,7 +971,7 @@ API_TEST(a_healthy_daemon_has_no_complaints)
     finds(fixture, "drift", "ok", "agree");
 }
 
-API_TEST(doctor_finds_what_is_broken)
+API_TEST(doctor__reports_failures)
 {
     atomic_store(&fixture->app.health.history_checked, true);
     finds(fixture, "history", "ok", "verified");
@@ -998,7 +998,7 @@ API_TEST(doctor_finds_what_is_broken)
 }
 
 /* The limit of the ledger, as the writer would find it. */
-API_TEST(doctor_says_what_a_full_ledger_needs)
+API_TEST(doctor__reports_a_full_ledger_and_its_remedy)
 {
     struct store *store = fixture->app.store;
 
@@ -1018,7 +1018,7 @@ API_TEST(doctor_says_what_a_full_ledger_needs)
     says(fixture->admin, "/readyz?verbose", 200, "[+]ledger-size ok\n");
 }
 
-API_TEST(doctor_sees_exposed_webhooks)
+API_TEST(doctor__reports_exposed_webhooks)
 {
     fixture->settings.webhook_listen = "0.0.0.0:8910";
     finds(fixture, "webhooks", "failed", "plain HTTP; anyone who can reach it");
@@ -1051,7 +1051,7 @@ static void old_pod(struct api_fixture *fixture, const char *name, const char *a
 }
 
 /* Must run first: the counters belong to the process. */
-API_TEST(doctor_sees_that_no_scheduler_is_there)
+API_TEST(doctor__reports_a_missing_scheduler)
 {
     finds(fixture, "scheduler", "warning", "no scheduler has asked since the start");
     api_fixture_pod(fixture, "young", "100", "");
@@ -1071,7 +1071,7 @@ API_TEST(doctor_sees_that_no_scheduler_is_there)
     fixture->app.fake = fake;
 }
 
-API_TEST(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn)
+API_TEST(unasked_pod__waits_for_its_scheduler)
 {
     api_fixture_pod(fixture, "asked", "3000", "");
     api_fixture_filter(fixture, "asked");
@@ -1093,7 +1093,7 @@ API_TEST(a_pod_that_no_scheduler_has_asked_about_waits_for_its_turn)
     finds(fixture, "scheduler", "ok", "filter calls");
 }
 
-API_TEST(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound)
+API_TEST(doctor__reports_a_pod_offered_nodes_but_not_bound)
 {
     api_fixture_pod(fixture, "quick", "100", "");
     api_fixture_filter(fixture, "quick");
@@ -1108,14 +1108,14 @@ API_TEST(doctor_sees_a_pod_that_was_offered_nodes_and_is_not_bound)
     finds(fixture, "scheduler", "ok", "filter calls");
 }
 
-API_TEST(doctor_counts_drift)
+API_TEST(doctor__counts_drift)
 {
     api_fixture_pod(fixture, "stray", "200", "n3");
     finds(fixture, "drift", "warning", "in 1 place: 1 adopted");
 }
 
 /* The same words wherever they stand, or a kind could be neither asked for nor read. */
-API_TEST(the_kinds_of_drift_can_be_asked_for)
+API_TEST(drift__is_filtered_by_each_kind)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -1153,7 +1153,7 @@ static int64_t a_day_later(void *ctx)
 }
 
 /* A day after the pod was bound, without a new snapshot: the ETag is another one, too. */
-API_TEST(an_adopted_pod_becomes_information)
+API_TEST(adopted_pod__becomes_information_after_a_day)
 {
     api_fixture_pod(fixture, "stray", "200", "n3");
     const struct document *list = api_fixture_get(fixture, "/api/v1/drift");
@@ -1178,7 +1178,7 @@ API_TEST(an_adopted_pod_becomes_information)
 
 /* --- settings, backup, standalone --- */
 
-API_TEST(settings_say_where_they_come_from)
+API_TEST(settings__show_their_source)
 {
     const struct document *list = api_fixture_get(fixture, "/api/v1/settings?limit=1000");
     bool found = false;
@@ -1195,7 +1195,7 @@ API_TEST(settings_say_where_they_come_from)
     assert_true(found);
 }
 
-API_TEST(a_backup_is_a_ledger_that_opens)
+API_TEST(backup__is_a_ledger_that_opens)
 {
     struct answer answer;
     struct store *copy = NULL;
@@ -1233,7 +1233,7 @@ static const char pod_body[] =
     "\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{\"limits\":{"
     "\"nvidia.com/vgpu\":\"100\"}}}]}}";
 
-API_TEST(pods_come_and_go_in_standalone)
+API_TEST(standalone__creates_and_deletes_pods)
 {
     struct answer answer;
 
@@ -1255,7 +1255,7 @@ API_TEST(pods_come_and_go_in_standalone)
             "played");
 }
 
-API_TEST(raw_objects_come_in_pages_of_one_moment)
+API_TEST(standalone_objects__come_in_pages_of_one_moment)
 {
     struct answer answer;
 
@@ -1291,7 +1291,7 @@ API_TEST(raw_objects_come_in_pages_of_one_moment)
             "too old");
 }
 
-API_TEST(bad_pods_are_refused)
+API_TEST(standalone__refuses_invalid_pods)
 {
     const struct http_server *http = ((struct api_fixture *)fixture)->admin;
     static const char path[] = "/api/v1/standalone/pods";
@@ -1308,7 +1308,7 @@ API_TEST(bad_pods_are_refused)
     refuses(http, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400, "name is");
 }
 
-API_TEST(in_a_cluster_there_is_no_standalone)
+API_TEST(standalone__is_absent_in_a_cluster)
 {
     struct fake_apiserver *fake = fixture->app.fake;
 

@@ -52,7 +52,7 @@ static void adds_up(const struct document *amounts)
                          number_of(amounts, "closedMilli"));
 }
 
-API_TEST(the_summary_says_by_name_what_is_not_free)
+API_TEST(summary__names_what_is_not_free)
 {
     int64_t total = 0;
 
@@ -78,7 +78,7 @@ API_TEST(the_summary_says_by_name_what_is_not_free)
     assert_int_equal(total, number_of(summary, "totalMilli"));
 }
 
-API_TEST(the_summary_counts_nodes_by_state)
+API_TEST(summary__counts_nodes_by_state)
 {
     static const char *const some[] = {"cordoned", "mixed", "ok"};
     int64_t nodes = 0;
@@ -95,7 +95,7 @@ API_TEST(the_summary_counts_nodes_by_state)
     assert_int_equal(nodes, number_of(summary, "nodes"));
 }
 
-API_TEST(metrics_name_what_is_not_free)
+API_TEST(metrics__name_what_is_not_free)
 {
     static const char *const lines[] = {
         "milligpu_total_milli{model=\"A100\"} 3000\n",
@@ -140,7 +140,7 @@ static void refuses(struct api_fixture *fixture, const char *target, const char 
 
 #define NODES "/api/v1/nodes?"
 
-API_TEST(nodes_are_found_by_model_state_and_namespace)
+API_TEST(nodes__are_filtered_by_model_state_and_namespace)
 {
     static const char *const found[][2] = {
         {NODES, "n1 n2 n3"},
@@ -168,7 +168,7 @@ API_TEST(nodes_are_found_by_model_state_and_namespace)
             fail_msg("%s: %s", found[i][0], names_of(fixture, found[i][0]));
 }
 
-API_TEST(allocations_are_found_by_model)
+API_TEST(allocations__are_filtered_by_model)
 {
     fill(fixture);
     assert_string_equal(names_of(fixture, "/api/v1/allocations?model=A100"), "web-0 web-1");
@@ -198,7 +198,7 @@ static void waiting_pod(struct api_fixture *fixture, const char *name, const cha
 
 #define WAITING "/api/v1/waiting?"
 
-API_TEST(waiting_pods_are_found_by_what_would_serve_them)
+API_TEST(waiting_pods__are_filtered_by_reason_and_request)
 {
     static const char *const found[][2] = {
         {WAITING, "any big-t4 none"},
@@ -222,7 +222,7 @@ API_TEST(waiting_pods_are_found_by_what_would_serve_them)
 }
 
 /* Every item that matches is on one of the pages, and no page but the last is short. */
-API_TEST(a_filter_goes_on_over_pages)
+API_TEST(filter__applies_to_every_page)
 {
     fill(fixture);
     const struct document *page = api_fixture_get(fixture, NODES "model=A100&limit=1");
@@ -241,7 +241,7 @@ API_TEST(a_filter_goes_on_over_pages)
     assert_string_equal(names_of(fixture, next), "none");
 }
 
-API_TEST(a_filter_that_cannot_be_is_refused_by_its_name)
+API_TEST(filter__is_refused_by_name_when_invalid)
 {
     refuses(fixture, NODES "state=opened", "state is opened: it is open, closed, ok, cordoned");
     refuses(fixture, NODES "state=", "state is empty: it is open, closed");
@@ -254,7 +254,7 @@ API_TEST(a_filter_that_cannot_be_is_refused_by_its_name)
 }
 
 /* The words are listed by hand in routes.def. */
-TEST(the_description_names_every_state_of_a_node)
+TEST(openapi__names_every_state_of_a_node)
 {
     CLEANUP(strbuf_done) struct strbuf schema;
     const char *word;
@@ -271,7 +271,7 @@ TEST(the_description_names_every_state_of_a_node)
 
 /* --- why a pod waits --- */
 
-API_TEST(a_waiting_pod_has_each_reason_once)
+API_TEST(waiting_pod__has_each_reason_once)
 {
     int64_t nodes = 0;
 
@@ -320,7 +320,7 @@ static void totals_are_those_of_the_summary(struct api_fixture *fixture)
     assert_int_equal(number_of(total, "unplacedMilli"), number_of(summary, "unplacedMilli"));
 }
 
-API_TEST(usage_adds_up_to_the_summary)
+API_TEST(usage__adds_up_to_the_summary)
 {
     totals_are_those_of_the_summary(fixture); /* nothing */
     fill(fixture);
@@ -336,7 +336,7 @@ API_TEST(usage_adds_up_to_the_summary)
 }
 
 /* Two pods of one namespace on one GPU, and a third of another: one GPU each, and one in total. */
-API_TEST(a_shared_gpu_counts_once)
+API_TEST(usage__counts_a_shared_gpu_once)
 {
     api_fixture_pod(fixture, "a", "100", "n2");
     api_fixture_pod(fixture, "b", "100", "n2");
@@ -381,7 +381,7 @@ static void scatter(struct api_fixture *fixture)
     api_fixture_run(fixture);
 }
 
-API_TEST(a_plan_of_moves_is_where_bind_puts_the_pods)
+API_TEST(defrag__moves_pods_to_where_bind_places_them)
 {
     scatter(fixture);
     const struct document *plan = api_fixture_get(fixture, "/api/v1/defrag?limit=1&minGain=1");
@@ -408,7 +408,7 @@ API_TEST(a_plan_of_moves_is_where_bind_puts_the_pods)
                         "GPU-5f");
 }
 
-API_TEST(a_move_gains_100_milli_unless_less_is_asked_for)
+API_TEST(defrag__requires_a_gain_of_100_milli_by_default)
 {
     const struct document *plan;
 
@@ -421,7 +421,7 @@ API_TEST(a_move_gains_100_milli_unless_less_is_asked_for)
         assert_true(number_of(move, "gainMilli") >= 100);
 }
 
-API_TEST(a_pod_that_is_about_to_end_does_not_move)
+API_TEST(defrag__moves_no_terminating_pod)
 {
     scatter(fixture);
     api_fixture_tell(fixture, "DELETE", "/api/v1/namespaces/default/pods/c", "");
@@ -432,7 +432,7 @@ API_TEST(a_pod_that_is_about_to_end_does_not_move)
         assert_string_not_equal(document_shown(move, "name"), "c");
 }
 
-API_TEST(one_plan_is_made_at_a_time)
+API_TEST(defrag__makes_one_plan_at_a_time)
 {
     struct answer answer;
 

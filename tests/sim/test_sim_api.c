@@ -273,7 +273,7 @@ static unsigned count(const struct fixture *fixture, const char *part)
 
 /* ---- a good network ---- */
 
-FIXTURE_TEST(a_request_takes_effect_and_is_then_answered)
+FIXTURE_TEST(request__takes_effect_before_its_answer)
 {
     ask(fixture, "POST", PODS, pod_body(1));
     assert_int_equal(fixture->effects, 0);
@@ -291,7 +291,7 @@ FIXTURE_TEST(a_request_takes_effect_and_is_then_answered)
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
-FIXTURE_TEST(an_actor_is_answered_at_once_and_its_effect_is_told)
+FIXTURE_TEST(actor__is_answered_at_once_and_watches_see_its_effect)
 {
     sim_api_outage(fixture->api, 1000);
     add_pods(fixture, 1, 1);
@@ -302,7 +302,7 @@ FIXTURE_TEST(an_actor_is_answered_at_once_and_its_effect_is_told)
     assert_int_equal(fixture->effect_status, 404);
 }
 
-FIXTURE_TEST(a_watch_is_told_every_change_once_and_in_order)
+FIXTURE_TEST(watch__sends_every_change_once_and_in_order)
 {
     const char *last = NULL;
 
@@ -327,7 +327,7 @@ FIXTURE_TEST(a_watch_is_told_every_change_once_and_in_order)
     assert_int_equal(fixture->tellings, 50);
 }
 
-FIXTURE_TEST(a_write_to_nodes_is_no_news_for_a_watch_of_pods)
+FIXTURE_TEST(watch__of_pods_ignores_writes_to_nodes)
 {
     watch_from_now(fixture);
     pass(fixture, 100);
@@ -338,7 +338,7 @@ FIXTURE_TEST(a_write_to_nodes_is_no_news_for_a_watch_of_pods)
     assert_int_equal(fixture->pieces, 0);
 }
 
-FIXTURE_TEST(a_list_tells_with_its_last_page)
+FIXTURE_TEST(list__answers_with_its_last_page)
 {
     char path[256];
 
@@ -362,7 +362,7 @@ FIXTURE_TEST(a_list_tells_with_its_last_page)
     assert_int_equal(fixture->tellings, 1);
 }
 
-FIXTURE_TEST(bookmarks_come_each_minute_and_right_before_the_end)
+FIXTURE_TEST(bookmark__comes_each_minute_and_right_before_the_end)
 {
     begin_watch(fixture, fake_apiserver_version(fixture->fake), 200);
     pass(fixture, 70 * 1000);
@@ -380,7 +380,7 @@ FIXTURE_TEST(bookmarks_come_each_minute_and_right_before_the_end)
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
-FIXTURE_TEST(a_compacted_version_is_gone_for_watches_and_for_pages)
+FIXTURE_TEST(compaction__gives_410_to_watches_and_pages)
 {
     add_pods(fixture, 0, 40);
     request(fixture, "GET", "/api/v1/pods?limit=2", ""); /* the first list: its token is known */
@@ -406,7 +406,7 @@ FIXTURE_TEST(a_compacted_version_is_gone_for_watches_and_for_pages)
     assert_int_equal(count(fixture, "ERROR"), 0);
 }
 
-FIXTURE_TEST(a_cancelled_request_is_not_answered_and_may_take_effect)
+FIXTURE_TEST(cancelled_request__gets_no_answer_and_may_take_effect)
 {
     ask(fixture, "POST", PODS, pod_body(1));
     fixture->calls.cancel(fixture->calls.ctx, fixture->id);
@@ -421,7 +421,7 @@ FIXTURE_TEST(a_cancelled_request_is_not_answered_and_may_take_effect)
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
 
-FIXTURE_TEST(answers_that_are_ready_are_forgotten_by_cancel)
+FIXTURE_TEST(cancel__drops_ready_answers)
 {
     ask(fixture, "POST", PODS, pod_body(1));
     sim_api_now(fixture->api, 1000);
@@ -435,7 +435,7 @@ FIXTURE_TEST(answers_that_are_ready_are_forgotten_by_cancel)
 
 /* ---- the process dies ---- */
 
-FIXTURE_TEST(what_a_dead_process_had_sent_may_still_take_effect)
+FIXTURE_TEST(dead_process__may_have_its_requests_take_effect)
 {
     unsigned effects = 0;
     struct err err;
@@ -471,7 +471,7 @@ static void die(void *user, const struct kube_answer *answer)
     sim_api_gone(fixture->api);
 }
 
-FIXTURE_TEST(a_process_may_die_while_it_is_answered)
+FIXTURE_TEST(process__may_die_while_it_is_answered)
 {
     ask(fixture, "POST", PODS, pod_body(1));
     sim_api_now(fixture->api, 1000);
@@ -493,7 +493,7 @@ static void die_by_jumping(void *user, const struct kube_answer *answer)
     longjmp(grave, 1);
 }
 
-FIXTURE_TEST(a_process_may_jump_out_of_its_answer)
+FIXTURE_TEST(process__may_jump_out_of_its_answer)
 {
     ask(fixture, "POST", PODS, pod_body(1));
     sim_api_now(fixture->api, 1000);
@@ -542,7 +542,7 @@ static void expect_timeout(const struct fixture *fixture)
     assert_int_equal(sim_api_felt_ms(fixture->api), fixture->ended_ms); /* later than it was met */
 }
 
-FAULTY_TEST(a_late_effect_comes_after_its_timeout)
+FAULTY_TEST(late_effect__follows_its_timeout)
 {
     until_met(fixture, SIM_LATE_EFFECT, "POST");
     expect_timeout(fixture);
@@ -553,7 +553,7 @@ FAULTY_TEST(a_late_effect_comes_after_its_timeout)
 }
 
 /* A minute late, or hours: the API server promises nothing. */
-FAULTY_TEST(a_late_effect_may_come_hours_later)
+FAULTY_TEST(late_effect__may_follow_hours_later)
 {
     int64_t latest_ms = 0;
 
@@ -565,7 +565,7 @@ FAULTY_TEST(a_late_effect_may_come_hours_later)
     assert_true(latest_ms > 10 * MINUTE);
 }
 
-FAULTY_TEST(what_is_late_may_be_bounded_for_who_cannot_know_of_it)
+FAULTY_TEST(late_effect__may_be_bounded)
 {
     sim_api_faults(fixture->api, 1000);
     for (unsigned i = 0; i < 100; i++)
@@ -579,14 +579,14 @@ FAULTY_TEST(what_is_late_may_be_bounded_for_who_cannot_know_of_it)
     assert_int_equal(fixture->effects, effects);
 }
 
-FAULTY_TEST(a_lost_request_never_takes_effect)
+FAULTY_TEST(lost_request__never_takes_effect)
 {
     until_met(fixture, SIM_LOST_REQUEST, "POST");
     expect_timeout(fixture);
     assert_int_equal(fixture->effects, 0);
 }
 
-FAULTY_TEST(a_lost_answer_is_a_timeout_after_the_effect)
+FAULTY_TEST(lost_answer__is_a_timeout_after_the_effect)
 {
     until_met(fixture, SIM_LOST_ANSWER, "POST");
     expect_timeout(fixture);
@@ -595,7 +595,7 @@ FAULTY_TEST(a_lost_answer_is_a_timeout_after_the_effect)
     assert_true(fixture->effect_ms > began_ms(fixture));
 }
 
-FAULTY_TEST(a_broken_answer_has_a_head_and_no_end)
+FAULTY_TEST(broken_answer__has_a_head_and_no_end)
 {
     until_met(fixture, SIM_BROKEN_ANSWER, "POST");
     assert_true(fixture->failed);
@@ -606,7 +606,7 @@ FAULTY_TEST(a_broken_answer_has_a_head_and_no_end)
     assert_int_not_equal(fixture->heard.data[fixture->heard.len - 1], '}');
 }
 
-FAULTY_TEST(a_refused_connection_is_certainly_unsent)
+FAULTY_TEST(refused_connection__is_certainly_unsent)
 {
     until_met(fixture, SIM_REFUSED, "POST");
     assert_true(fixture->failed);
@@ -614,7 +614,7 @@ FAULTY_TEST(a_refused_connection_is_certainly_unsent)
     assert_int_equal(fixture->effects, 0);
 }
 
-FAULTY_TEST(an_error_before_leaves_no_effect)
+FAULTY_TEST(error_before__leaves_no_effect)
 {
     until_met(fixture, SIM_ERROR_BEFORE, "POST");
     assert_false(fixture->failed);
@@ -623,7 +623,7 @@ FAULTY_TEST(an_error_before_leaves_no_effect)
     assert_int_equal(fixture->effects, 0);
 }
 
-FAULTY_TEST(an_error_after_hides_an_effect)
+FAULTY_TEST(error_after__hides_an_effect)
 {
     until_met(fixture, SIM_ERROR_AFTER, "POST");
     assert_false(fixture->failed);
@@ -632,7 +632,7 @@ FAULTY_TEST(an_error_after_hides_an_effect)
     assert_int_equal(fixture->effect_status, 201);
 }
 
-FAULTY_TEST(a_throttled_request_is_told_to_wait_or_not)
+FAULTY_TEST(throttled_request__has_an_optional_delay)
 {
     unsigned with = 0;
     unsigned without = 0;
@@ -647,14 +647,14 @@ FAULTY_TEST(a_throttled_request_is_told_to_wait_or_not)
     assert_true(with > 0 && without > 0);
 }
 
-FAULTY_TEST(an_unauthorized_request_did_nothing)
+FAULTY_TEST(unauthorized_request__has_no_effect)
 {
     until_met(fixture, SIM_UNAUTHORIZED, "POST");
     assert_int_equal(fixture->status, 401);
     assert_int_equal(fixture->effects, 0);
 }
 
-FAULTY_TEST(a_slow_answer_comes_after_seconds_or_too_late)
+FAULTY_TEST(slow_answer__takes_seconds_or_times_out)
 {
     unsigned in_time = 0;
     unsigned too_late = 0;
@@ -673,7 +673,7 @@ FAULTY_TEST(a_slow_answer_comes_after_seconds_or_too_late)
     assert_true(in_time > 0 && too_late > 0);
 }
 
-FAULTY_TEST(an_answer_in_pieces_is_the_same_answer)
+FAULTY_TEST(answer_in_pieces__equals_the_whole_answer)
 {
     until_met(fixture, SIM_CHUNKS, "POST");
     assert_int_equal(fixture->status, 201);
@@ -683,7 +683,7 @@ FAULTY_TEST(an_answer_in_pieces_is_the_same_answer)
     assert_int_equal(count(fixture, "\"kind\":\"Pod\""), 1);
 }
 
-FAULTY_TEST(the_next_page_of_a_list_may_be_gone)
+FAULTY_TEST(list_page__may_be_gone)
 {
     add_pods(fixture, 0, 4);
     for (unsigned i = 0; i < TRIES && met(fixture, SIM_GONE_CONTINUE) == 0; i++) {
@@ -702,7 +702,7 @@ FAULTY_TEST(the_next_page_of_a_list_may_be_gone)
     assert_int_equal(count(fixture, "\"reason\":\"Expired\""), 1);
 }
 
-FAULTY_TEST(a_timeout_comes_at_its_millisecond)
+FAULTY_TEST(timeout__comes_at_its_millisecond)
 {
     for (unsigned i = 0; i < 100; i++) {
         const int64_t asked_ms = fixture->now_ms;
@@ -715,7 +715,7 @@ FAULTY_TEST(a_timeout_comes_at_its_millisecond)
     assert_true(met(fixture, SIM_LOST_REQUEST) > 0);
 }
 
-FAULTY_TEST(a_request_that_waits_for_ever_is_never_lost)
+FAULTY_TEST(unlimited_request__is_never_lost)
 {
     for (unsigned i = 0; i < 200; i++) {
         start(fixture, &fixture->calls, &(struct kube_request){.method = "GET", .path = PODS});
@@ -760,7 +760,7 @@ static int set_up_streams(void **state)
 
 #define STREAMS_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up_streams, tear_down)
 
-STREAMS_TEST(a_watch_may_be_cut_inside_an_event)
+STREAMS_TEST(watch__may_be_cut_inside_an_event)
 {
     unsigned clean = 0;
     unsigned broken = 0;
@@ -776,7 +776,7 @@ STREAMS_TEST(a_watch_may_be_cut_inside_an_event)
     assert_true(clean > 0 && broken > 0);
 }
 
-STREAMS_TEST(a_watch_may_end_cleanly)
+STREAMS_TEST(watch__may_end_cleanly)
 {
     until_watch_met(fixture, SIM_WATCH_END);
     finish(fixture);
@@ -791,7 +791,7 @@ STREAMS_TEST(a_watch_may_end_cleanly)
     assert_true(sim_api_quiet(fixture->api));
 }
 
-STREAMS_TEST(a_half_open_watch_fails_when_its_silence_is_too_long)
+STREAMS_TEST(half_open_watch__fails_when_silent_too_long)
 {
     until_watch_met(fixture, SIM_WATCH_SILENT);
     const size_t heard = fixture->heard.len;
@@ -806,7 +806,7 @@ STREAMS_TEST(a_half_open_watch_fails_when_its_silence_is_too_long)
     assert_true(fixture->ended_ms <= silent_ms + SILENCE_MS);
 }
 
-STREAMS_TEST(a_half_open_watch_breaks_when_faults_end)
+STREAMS_TEST(half_open_watch__breaks_when_faults_end)
 {
     until_watch_met(fixture, SIM_WATCH_SILENT);
     sim_api_faults(fixture->api, 0);
@@ -815,7 +815,7 @@ STREAMS_TEST(a_half_open_watch_breaks_when_faults_end)
     assert_int_equal(fixture->trouble, ERR_IO);
 }
 
-STREAMS_TEST(events_of_a_resource_may_be_held_back_for_seconds)
+STREAMS_TEST(events__of_a_resource_may_be_delayed_for_seconds)
 {
     until_watch_met(fixture, SIM_WATCH_DELAY);
     assert_false(sim_api_quiet(fixture->api));
@@ -826,7 +826,7 @@ STREAMS_TEST(events_of_a_resource_may_be_held_back_for_seconds)
     assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
 }
 
-STREAMS_TEST(a_watch_may_begin_too_early)
+STREAMS_TEST(watch__may_begin_too_early)
 {
     bool met_it = false;
 
@@ -843,7 +843,7 @@ STREAMS_TEST(a_watch_may_begin_too_early)
     assert_int_equal(fixture->told_pods, version);
 }
 
-STREAMS_TEST(an_early_watch_does_not_go_behind_a_compaction)
+STREAMS_TEST(early_watch__does_not_go_behind_a_compaction)
 {
     add_pods(fixture, 0, 50);
     sim_api_compact(fixture->api);
@@ -860,7 +860,7 @@ STREAMS_TEST(an_early_watch_does_not_go_behind_a_compaction)
     assert_true(met(fixture, SIM_GONE_HTTP) > 0);
 }
 
-STREAMS_TEST(a_watch_may_be_gone_as_an_answer_or_as_an_event)
+STREAMS_TEST(gone_watch__is_an_answer_or_an_event)
 {
     until_watch_met(fixture, SIM_GONE_HTTP);
     finish(fixture);
@@ -876,7 +876,7 @@ STREAMS_TEST(a_watch_may_be_gone_as_an_answer_or_as_an_event)
     assert_ptr_equal(strchr(error, '\n'), fixture->heard.data + fixture->heard.len - 1);
 }
 
-STREAMS_TEST(an_event_in_pieces_is_told_with_its_last_one)
+STREAMS_TEST(event_in_pieces__is_delivered_with_its_last_piece)
 {
     until_watch_met(fixture, SIM_CHUNKS);
     const unsigned before = fixture->tellings;
@@ -890,7 +890,7 @@ STREAMS_TEST(an_event_in_pieces_is_told_with_its_last_one)
 
 /* ---- the API server away ---- */
 
-FIXTURE_TEST(in_an_outage_streams_end_and_connections_are_refused)
+FIXTURE_TEST(outage__ends_streams_and_refuses_connections)
 {
     watch_from_now(fixture);
     pass(fixture, 100);
@@ -916,7 +916,7 @@ FIXTURE_TEST(in_an_outage_streams_end_and_connections_are_refused)
 }
 
 /* Between a list and the first watch that opens, the client is told nothing. */
-FIXTURE_TEST(all_is_not_quiet_while_a_first_watch_finds_nobody)
+FIXTURE_TEST(quiet__is_false_while_a_first_watch_cannot_connect)
 {
     sim_api_outage(fixture->api, fixture->now_ms + 10000);
     watch_from_now(fixture);
@@ -929,7 +929,7 @@ FIXTURE_TEST(all_is_not_quiet_while_a_first_watch_finds_nobody)
     assert_true(sim_api_quiet(fixture->api));
 }
 
-FIXTURE_TEST(what_was_on_its_way_when_the_outage_came_is_unknown)
+FIXTURE_TEST(pending_request__is_unknown_after_an_outage)
 {
     unsigned effects = 0;
 
@@ -944,7 +944,7 @@ FIXTURE_TEST(what_was_on_its_way_when_the_outage_came_is_unknown)
     assert_true(effects > 0 && effects < 64);
 }
 
-FAULTY_TEST(without_faults_a_late_effect_comes_at_once)
+FAULTY_TEST(late_effect__comes_at_once_without_faults)
 {
     for (unsigned i = 0; i < 100; i++) {
         sim_api_faults(fixture->api, 1000);
@@ -1165,7 +1165,7 @@ static void all_faults_but_those_of_writes_were_met(const struct fixture *fixtur
             fail_msg("fault %d was not met", (int)fault);
 }
 
-FIXTURE_TEST(after_a_long_bad_time_a_reflector_agrees_with_the_cluster)
+FIXTURE_TEST(reflector__agrees_with_the_cluster_after_many_faults)
 {
     struct sim_api_fixture core = {.fixture = fixture, .random = 7};
     const struct sim_api_rules rules = {.seed = 3,
@@ -1226,7 +1226,7 @@ static char *life(uint64_t seed)
     return journal;
 }
 
-FIXTURE_TEST(the_same_seed_gives_the_same_bytes)
+FIXTURE_TEST(seed__gives_the_same_bytes_again)
 {
     CLEANUP(xfreep) char *first = life(7);
     CLEANUP(xfreep) char *second = life(7);
