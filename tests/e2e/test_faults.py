@@ -15,6 +15,7 @@ NODES = "GET /api/v1/nodes$"
 WATCH = "GET /api/v1/pods?watch"
 WATCH_NODES = "GET /api/v1/nodes?watch"
 BINDING = "/binding"
+LOOK = "GET /api/v1/namespaces/default/pods/pod"
 PATIENT = ("--http-timeout-ms", "4000")  # time for a second try on a busy machine
 QUICK = ("--http-timeout-ms", "2000")  # a bind gives up after 1.6 s
 
@@ -57,6 +58,18 @@ class Faulty(unittest.TestCase):
         self.addCleanup(self.right, daemon)
         return daemon
 
+    def before(self):
+        """A daemon that has placed a pod."""
+        api = self.serve()
+        daemon = self.open(api)
+        daemon.schedule(harness.pod("before", 200))
+        return api, daemon
+
+    def offered(self, api, daemon):
+        """A pod and the first node that the filter offers."""
+        made = api.create(harness.pod("pod", 300))
+        return made, daemon.filter(made)["NodeNames"][0]
+
     def right(self, daemon):
         """How every test ends: ready, the ledger agrees with the cluster, and the only drift is adopted pods."""
         daemon.await_ready()
@@ -78,68 +91,45 @@ class Faulty(unittest.TestCase):
 
 
 class Lists(Faulty):
-    def starts(self, *faults, cluster=harness.DEMO, says=None):
+    def starts(self, *faults, cluster=harness.DEMO, says=""):
         api = self.serve(*faults, cluster=cluster)
         daemon = self.open(api)
-        if says:
-            self.assertIn(says, daemon.logged())
+        self.assertIn(says, daemon.logged())
         self.works(daemon)
         return api, daemon
 
-    @kind("500 to a list")
-    def test_errors_500_come_and_go(self):
-        self.starts((PODS, "status", {"number": 500, "times": 2, "text": status(500, "InternalError")}), says="500")
+    STARTS = (  # name; request, kind of fault and arguments; a part of the log
+        ("500 to a list", PODS, "status", {"number": 500, "times": 2, "text": status(500, "InternalError")}, "500"),
+        ("503 to a list", NODES, "status", {"number": 503, "times": 2}, "503"),
+        ("429 with retryAfterSeconds in its body", NODES, "status",
+         {"number": 429, "text": status(429, "TooManyRequests", details={"retryAfterSeconds": 1})}, "429"),
+        ("a redirect", PODS, "status", {"number": 302, "text": "to the login page"}, "302"),
+        ("a page that is cut", PODS, "truncate", {"number": 40}, ""),
+        ("one byte at a time", PODS, "drip", {"number": 1}, ""),
+        ("200 that is no JSON", PODS, "status", {"number": 200, "text": "<html>the proxy says hello</html>"}, ""),
+        ("200 without a body", NODES, "status", {"number": 200}, ""),
+        ("bytes after the end of a page", PODS, "status",
+         {"number": 200, "text": '{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[]} and more'}, ""),
+        ("a list without a version", NODES, "status",
+         {"number": 200, "text": '{"kind":"NodeList","metadata":{},"items":[]}'}, ""),
+        ("a reset before anything was done", NODES, "refuse", {"times": 2}, ""),
+        ("a reset instead of the answer", PODS, "lose", {}, ""))
 
-    @kind("503 to a list")
-    def test_errors_503_without_a_body_come_and_go(self):
-        self.starts((NODES, "status", {"number": 503, "times": 2}), says="503")
+    @kind(*(row[0] for row in STARTS))
+    def test_start__lists_again_after_a_fault(self):
+        for name, *fault, says in self.STARTS:
+            with self.subTest(name):
+                self.starts(fault, says=says)
+                self.doCleanups()
 
     @kind("429 with Retry-After")
-    def test_429_is_obeyed_for_as_long_as_it_says(self):
+    def test_retry_after__delays_the_next_list(self):
         api = self.serve((PODS, "status", {"number": 429, "text": "Too many requests", "retry_after": 3}))
         begun = time.monotonic()
         daemon = self.open(api)
         self.assertGreaterEqual(time.monotonic() - begun, 3)
         self.assertEqual(lists(api), 2)
         self.works(daemon)
-
-    @kind("429 with retryAfterSeconds in its body")
-    def test_429_that_says_it_in_its_body(self):
-        self.starts((NODES, "status", {"number": 429, "text": status(
-            429, "TooManyRequests", details={"retryAfterSeconds": 1})}), says="429")
-
-    @kind("a page that is cut")
-    def test_a_page_that_is_cut_is_asked_for_again(self):
-        self.starts((PODS, "truncate", {"number": 40}))
-
-    @kind("one byte at a time")
-    def test_a_page_that_comes_byte_by_byte_is_read(self):
-        self.starts((PODS, "drip", {"number": 1}))
-
-    @kind("200 that is no JSON")
-    def test_a_page_that_is_no_json(self):
-        self.starts((PODS, "status", {"number": 200, "text": "<html>the proxy says hello</html>"}))
-
-    @kind("200 without a body")
-    def test_an_empty_page(self):
-        self.starts((NODES, "status", {"number": 200}))
-
-    @kind("bytes after the end of a page")
-    def test_a_page_with_bytes_after_its_end(self):
-        self.starts((PODS, "status", {"number": 200, "text": '{"kind":"PodList","metadata":{"resourceVersion":"1"},'
-                                                            '"items":[]} and more'}))
-
-    @kind("a list without a version")
-    def test_a_list_without_a_resource_version(self):
-        self.starts((NODES, "status", {"number": 200, "text": '{"kind":"NodeList","metadata":{},"items":[]}'}))
-
-    @kind("a reset before anything was done")
-    def test_a_connection_that_is_reset_before_the_list(self):
-        self.starts((NODES, "refuse", {"times": 2}))
-
-    @kind("a reset instead of the answer")
-    def test_a_list_whose_answer_is_lost(self):
-        self.starts((PODS, "lose"))
 
     def many(self):
         cluster = json.loads(harness.DEMO.read_text())
@@ -149,17 +139,17 @@ class Lists(Faulty):
     def holds(self, daemon):
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 13)  # 12 of many() and 1 of works()
 
-    def test_a_second_page_that_is_cut_is_asked_for_again_and_nothing_counts_twice(self):
+    def test_second_page__that_is_cut_is_requested_again_and_counts_once(self):
         _, daemon = self.starts((PODS, "slow"), (PODS, "truncate", {"number": 5000}), cluster=self.many())
         self.holds(daemon)
 
     @kind("410 in the middle of a list")
-    def test_a_continue_token_that_expired_begins_the_list_again(self):
+    def test_expired_continue__restarts_the_list(self):
         _, daemon = self.starts((PODS, "slow"), (PODS, "slow"),
                                 (PODS, "status", {"number": 410, "text": status(410, "Expired")}), cluster=self.many())
         self.holds(daemon)
 
-    def test_until_the_list_is_whole_nothing_is_granted(self):
+    def test_incomplete_list__grants_nothing(self):
         api = self.serve((PODS, "slow"), (PODS, "status", {"number": 503, "times": 1, "retry_after": 2}),
                          cluster=self.many())
         daemon = self.open(api, ready=False)
@@ -170,27 +160,21 @@ class Lists(Faulty):
         daemon.await_ready()
         self.works(daemon)
 
-    @kind("403 to a list")
-    def test_403_is_said_and_nothing_is_granted(self):
-        api = self.serve((PODS, "status", {"number": 403, "times": 2, "text": status(
-            403, "Forbidden", 'User "milligpu" cannot list resource "pods"')}))
-        daemon = self.open(api, ready=False)
-        daemon.logs("cannot list resource")
-        self.assertFalse(daemon.ready())
-        daemon.await_ready()
-        self.works(daemon)
-
-    @kind("401 to a list")
-    def test_401_to_a_list_is_said_and_nothing_is_granted(self):
-        api = self.serve((PODS, "status", {"number": 401, "times": 3, "text": status(401, "Unauthorized")}))
-        daemon = self.open(api, ready=False)
-        daemon.logs("401")
-        self.assertFalse(daemon.ready())
-        daemon.await_ready()
-        self.works(daemon)
+    @kind("403 to a list", "401 to a list")
+    def test_denied_list__is_reported_and_grants_nothing(self):
+        for code, reason, message, says in ((403, "Forbidden", 'User "milligpu" cannot list resource "pods"', "cannot list resource"),
+                                            (401, "Unauthorized", "as the test wants it", "401")):
+            with self.subTest(code):
+                api = self.serve((PODS, "status", {"number": code, "times": 3, "text": status(code, reason, message)}))
+                daemon = self.open(api, ready=False)
+                daemon.logs(says)
+                self.assertFalse(daemon.ready())
+                daemon.await_ready()
+                self.works(daemon)
+                self.doCleanups()
 
     @kind("404 to a list")
-    def test_404_to_a_list_is_not_an_empty_cluster(self):
+    def test_list_404__is_not_an_empty_cluster(self):
         api = self.serve(cluster=self.many())
         daemon = self.open(api)
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"]["bound"], 12)
@@ -201,7 +185,7 @@ class Lists(Faulty):
         self.holds(daemon)
 
     @kind("an object of 15 MB in a list")
-    def test_a_pod_of_15_mb_in_a_list(self):
+    def test_list__accepts_a_pod_of_15_mb(self):
         api = self.serve()
         api.create(harness.running("fat", 100, "t4-0", annotations={"fat": "x" * 15_000_000}))
         daemon = self.open(api)
@@ -209,7 +193,7 @@ class Lists(Faulty):
         self.works(daemon)
 
     @kind("a list that is older than what was known")
-    def test_a_list_from_before_is_made_good_by_the_watch(self):
+    def test_older_list__is_corrected_by_the_watch(self):
         api = self.serve()
         daemon = self.open(api)
         daemon.schedule(harness.pod("first", 200))
@@ -222,10 +206,6 @@ class Lists(Faulty):
         self.works(daemon)
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 300 + 300)
 
-    @kind("a redirect")
-    def test_a_redirect_is_not_followed(self):
-        self.starts((PODS, "status", {"number": 302, "text": "to the login page"}), says="302")
-
     def page(self, api, *items):
         version = str(api.version())
         for item in items:
@@ -235,7 +215,7 @@ class Lists(Faulty):
                            "items": items})
 
     @kind("an item that cannot be read")
-    def test_a_list_with_an_item_of_which_nobody_can_say_where_it_is_is_made_again(self):
+    def test_unreadable_item__repeats_the_list(self):
         api = self.serve()
         api.create(harness.running("there", 100, "t4-0"))
         bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "uid-bad"}, "spec": 17}
@@ -246,7 +226,7 @@ class Lists(Faulty):
         self.list_again(api, daemon)
 
     @kind("two items with one name and different uids")
-    def test_two_items_with_one_name_and_different_uids_both_count(self):
+    def test_items__of_one_name_and_two_uids_both_count(self):
         api = self.serve()
         api.fault(PODS, "status", number=200, text=self.page(api, harness.running("twin", 100, "t4-0", uid="uid-1"),
                                                              harness.running("twin", 200, "t4-0", uid="uid-2")))
@@ -257,7 +237,7 @@ class Lists(Faulty):
         daemon.wait(lambda: daemon.get("/api/v1/nodes/t4-0")["usedMilli"] == 0, "the next list to settle it")
 
     @kind("an item that comes twice in a list")
-    def test_the_same_item_twice_counts_once(self):
+    def test_item__that_is_repeated_counts_once(self):
         api = self.serve()
         twice = harness.running("twice", 100, "t4-0", uid="uid-1")
         api.fault(PODS, "status", number=200, text=self.page(api, twice, twice))
@@ -266,7 +246,7 @@ class Lists(Faulty):
         self.list_again(api, daemon)
 
     @kind("a namespace without a uid")
-    def test_the_name_of_the_cluster_comes_late(self):
+    def test_cluster_uid__may_come_late(self):
         for fault in (("status", {"number": 500}), ("refuse", {}), ("status", {"number": 200, "text": "{}"}),
                       ("status", {"number": 200, "text": "nonsense"}), ("truncate", {"number": 9})):
             with self.subTest(fault):
@@ -278,9 +258,7 @@ class Watches(Faulty):
     """The current watch ends and the next ones are faulty; what happens meanwhile must be learned."""
 
     def spoil(self, *faults, match=WATCH):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+        api, daemon = self.before()
         before = api.seen(match)
         for kind, more in faults:
             api.fault(match, kind, **more)
@@ -297,11 +275,15 @@ class Watches(Faulty):
     def event(self, kind, obj):
         return json.dumps({"type": kind, "object": obj}) + "\n"
 
+    def stream(self, api, text):
+        """The next watch sends this and ends; then a pod appears."""
+        api.fault(WATCH, "stream", text=text)
+        api.do("release")
+        api.create(harness.running("meanwhile", 100, "t4-0"))
+
     @kind("compacted history")
-    def test_a_compaction_while_nobody_watched(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_compaction__while_disconnected_lists_again(self):
+        api, daemon = self.before()
         api.do("stop")
         daemon.logs("a list or watch failed")
         api.create(harness.running("meanwhile", 100, "t4-0"))
@@ -310,31 +292,28 @@ class Watches(Faulty):
         self.goes_on_as_before(daemon)
         self.assertGreater(lists(api), 0, "it was listed again")  # counts begin anew
 
-    @kind("429 with Retry-After")
-    def test_429_with_retry_after(self):
-        _, daemon = self.spoil(("status", {"number": 429, "retry_after": 1}))
-        self.goes_on_as_before(daemon)
+    SPOILT = (  # name; kind of fault and its arguments
+        ("429 with Retry-After", "status", {"number": 429, "retry_after": 1}),
+        ("500 to a watch", "status", {"number": 500, "times": 2}),
+        ("401 to a watch", "status", {"number": 401, "text": status(401, "Refused")}),
+        ("403 to a watch", "status", {"number": 403, "text": status(403, "Refused")}),
+        ("404 to a watch", "status", {"number": 404, "text": status(404, "Refused")}),
+        ("a chunk that is cut", "truncate", {"number": 100}),
+        ("blank lines between events", "stream", {"text": "\n\r\n \n"}),
+        ("a bookmark without a version", "stream",
+         {"text": '{"type": "BOOKMARK", "object": {"kind": "Pod", "metadata": {}}}\n'}))
 
-    @kind("500 to a watch")
-    def test_errors_500_twice(self):
-        _, daemon = self.spoil(("status", {"number": 500, "times": 2}))
-        self.goes_on_as_before(daemon)
-
-    @kind("a chunk that is cut")
-    def test_a_connection_that_drops_in_the_middle_of_an_event(self):
-        _, daemon = self.spoil(("truncate", {"number": 100}))
-        self.goes_on_as_before(daemon)
-
-    @kind("blank lines between events")
-    def test_blank_lines_between_events(self):
-        _, daemon = self.spoil(("stream", {"text": "\n\r\n \n"}))
-        self.goes_on_as_before(daemon)
+    @kind(*(row[0] for row in SPOILT))
+    def test_watch__continues_after_a_fault(self):
+        for name, *fault in self.SPOILT:
+            with self.subTest(name):
+                _, daemon = self.spoil(fault)
+                self.goes_on_as_before(daemon)
+                self.doCleanups()
 
     @kind("an event that cannot be read")
-    def test_an_event_of_which_nobody_can_say_where_its_pod_is_lists_all_again(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_unreadable_event__lists_again(self):
+        api, daemon = self.before()
         version = str(api.version())
         bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "u", "resourceVersion": version}, "spec": 17}
         listed = lists(api)
@@ -347,10 +326,8 @@ class Watches(Faulty):
         self.list_again(api, daemon)
 
     @kind("events that come again")
-    def test_events_that_come_again_change_nothing(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_repeated_events__change_nothing(self):
+        api, daemon = self.before()
         daemon.schedule(harness.pod("ended", 400))
         daemon.check()
         ended = api.pod("ended")
@@ -359,32 +336,18 @@ class Watches(Faulty):
         ended["metadata"]["resourceVersion"] = str(api.version())
         again = api.pod("before")
         again["metadata"]["resourceVersion"] = ended["metadata"]["resourceVersion"]
-        api.fault(WATCH, "stream", text=(self.event("MODIFIED", again) * 3 + self.event("DELETED", ended) * 2 +
-                                         self.event("ADDED", again)))
-        api.do("release")
-        api.create(harness.running("meanwhile", 100, "t4-0"))
+        self.stream(api, self.event("MODIFIED", again) * 3 + self.event("DELETED", ended) * 2 + self.event("ADDED", again))
         self.goes_on_as_before(daemon)
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
 
     @kind("DELETED without an object")
-    def test_a_pod_said_to_be_gone_without_a_body_of_it(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
-        api.fault(WATCH, "stream", text='{"type":"DELETED","object":null}\n{"type":"DELETED"}\n{"type":7}\n[]\n')
-        api.do("release")
-        api.create(harness.running("meanwhile", 100, "t4-0"))
+    def test_deleted_event__without_an_object_changes_nothing(self):
+        api, daemon = self.before()
+        self.stream(api, '{"type":"DELETED","object":null}\n{"type":"DELETED"}\n{"type":7}\n[]\n')
         self.goes_on_as_before(daemon)
 
-    @kind("401 to a watch", "403 to a watch", "404 to a watch")
-    def test_a_watch_that_is_refused_is_asked_for_again(self):
-        for number in (401, 403, 404):
-            with self.subTest(number):
-                _, daemon = self.spoil(("status", {"number": number, "text": status(number, "Refused")}))
-                self.goes_on_as_before(daemon)
-
     @kind("a half-open watch")
-    def test_a_watch_that_is_half_open_is_made_good_when_the_way_is_open_again(self):
+    def test_half_open_watch__recovers_when_it_ends(self):
         api, daemon = self.spoil(("half-open", {"number": 40}))
         made = api.create(harness.pod("unseen", 100))
         self.assertEqual(daemon.bind(made, "t4-0"), "", "the pod was fetched")
@@ -392,7 +355,7 @@ class Watches(Faulty):
         self.goes_on_as_before(daemon)
 
     @kind("one byte per second")
-    def test_a_watch_at_one_byte_per_second_grants_nothing_twice(self):
+    def test_slow_watch__grants_nothing_twice(self):
         api, daemon = self.spoil(("drip", {"number": 1000}))
         pods = [api.create(harness.pod(f"unseen-{i}", 300)) for i in range(2)]
         answers = [daemon.bind(made, "vm-0") for made in pods]
@@ -402,28 +365,17 @@ class Watches(Faulty):
         self.goes_on_as_before(daemon)
 
     @kind("bookmarks only")
-    def test_bookmarks_alone_move_on_and_lose_nothing(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_bookmarks__advance_the_version_and_lose_nothing(self):
+        api, daemon = self.before()
         mark = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": str(api.version())}}
         listed = lists(api)
-        api.fault(WATCH, "stream", text=self.event("BOOKMARK", mark) * 5)
-        api.do("release")
-        api.create(harness.running("meanwhile", 100, "t4-0"))
+        self.stream(api, self.event("BOOKMARK", mark) * 5)
         self.goes_on_as_before(daemon)
         self.assertEqual(lists(api), listed, "nothing was listed again")
 
-    @kind("a bookmark without a version")
-    def test_a_bookmark_without_a_version(self):
-        _, daemon = self.spoil(("stream", {"text": self.event("BOOKMARK", {"kind": "Pod", "metadata": {}})}))
-        self.goes_on_as_before(daemon)
-
     @kind("events that are missing")
-    def test_a_deletion_that_is_never_told_frees_nothing_until_the_next_list(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_missing_deletion__frees_nothing_until_the_next_list(self):
+        api, daemon = self.before()
         daemon.schedule(harness.pod("silent-end", 400))
         api.fault(WATCH, "half-open")
         seen = api.seen(WATCH)
@@ -443,10 +395,8 @@ class Watches(Faulty):
         self.goes_on_as_before(daemon)
 
     @kind("events in another order")
-    def test_events_out_of_order_are_listed_again(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_reordered_events__list_again(self):
+        api, daemon = self.before()
         daemon.schedule(harness.pod("ends", 400))
         daemon.check()
         bound = api.pod("ends")
@@ -462,14 +412,12 @@ class Watches(Faulty):
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 200 + 100 + 300)
 
     @kind("an object of 15 MB in a watch")
-    def test_a_pod_of_15_mb_in_a_watch(self):
-        api = self.serve()
-        daemon = self.open(api)
-        daemon.schedule(harness.pod("before", 200))
+    def test_watch__accepts_a_pod_of_15_mb(self):
+        api, daemon = self.before()
         api.create(harness.running("meanwhile", 100, "t4-0", annotations={"fat": "x" * 15_000_000}))
         self.goes_on_as_before(daemon)
 
-    def test_the_nodes_watch_drops_too(self):
+    def test_node_watch__continues_after_a_fault(self):
         api, daemon = self.spoil(("truncate", {"number": 10}), ("status", {"number": 410}), match=WATCH_NODES)
         api.request("PATCH", "/api/v1/nodes/vm-0", {"metadata": {"annotations": {"milligpu.io/cordon": "all"}}})
         daemon.wait(lambda: daemon.get("/api/v1/nodes/vm-0")["cordoned"] or
@@ -482,8 +430,7 @@ class Binds(Faulty):
         """Returns a server, a daemon, a pod and its best node; the Bindings meet these faults."""
         api = self.serve()
         daemon = self.open(api, *flags)
-        made = api.create(harness.pod("pod", 300))
-        node = daemon.filter(made)["NodeNames"][0]
+        made, node = self.offered(api, daemon)
         for kind, more in faults:
             api.fault(BINDING, kind, **more)
         return api, daemon, made, node
@@ -499,6 +446,9 @@ class Binds(Faulty):
         daemon.check()
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 300)
 
+    def other(self, daemon, node):
+        return next(name for name in daemon.nodes() if name != node)
+
     def unknown(self, daemon, made, node):
         """The outcome is unknown: the pod is in doubt, is offered only its reserved node, and is refused elsewhere."""
         error = daemon.bind(made, node)
@@ -506,42 +456,43 @@ class Binds(Faulty):
         allocation = daemon.allocation("pod")
         self.assertEqual((allocation["state"], allocation["node"]), ("reserved", node))
         self.assertEqual(daemon.filter(made)["NodeNames"], [node])
-        other = next(name for name in daemon.nodes() if name != node)
+        other = self.other(daemon, node)
         self.assertIn(node, daemon.filter(made, [other])["Error"])
         self.assertIn(node, daemon.bind(made, other))
         summary = daemon.get("/api/v1/summary")
         self.assertEqual((summary["usedMilli"], summary["reservedMilli"]), (0, 300))
 
-    @kind("a reset instead of the answer")
-    def test_an_answer_that_is_lost_after_the_binding_happened(self):
-        api, _ = self.succeeds(("lose", {}))
-        self.assertGreaterEqual(api.seen("GET /api/v1/namespaces/default/pods/pod"), 1, "409, then a look")
+    TRIED_AGAIN = (  # name; kinds of faults and their arguments; a request that is seen so often
+        ("a reset instead of the answer", [("lose", {})], LOOK, 1),  # 409, then a look
+        ("an error whose effect happened", [("lie", {"number": 500, "text": status(500, "InternalError")})], LOOK, 1),
+        ("200 from somebody in between", [("status", {"number": 200, "text": "<html>please log in</html>"})], BINDING, 2),
+        ("an answer that never comes", [("silent", {})], BINDING, 1),
+        ("a reset before anything was done", [("refuse", {})], BINDING, 1),
+        ("503 to a Binding", [("status", {"number": 503}), ("lose", {})], BINDING, 3),
+        ("a half-open answer", [("half-open", {"number": 5})], BINDING, 1),
+        ("an answer at one byte per second", [("drip", {"number": 1000})], BINDING, 1))
 
-    @kind("an answer that never comes")
-    def test_an_answer_that_never_comes(self):
-        self.succeeds(("silent", {}))
-
-    @kind("a reset before anything was done")
-    def test_a_request_that_is_lost(self):
-        self.succeeds(("refuse", {}))
-
-    @kind("503 to a Binding")
-    def test_503_then_a_lost_answer(self):
-        self.succeeds(("status", {"number": 503}), ("lose", {}))
+    @kind(*(row[0] for row in TRIED_AGAIN))
+    def test_binding__succeeds_after_a_fault(self):
+        for name, faults, request, times in self.TRIED_AGAIN:
+            with self.subTest(name):
+                api, _ = self.succeeds(*faults)
+                self.assertGreaterEqual(api.seen(request), times)
+                self.doCleanups()
 
     @kind("429 with Retry-After")
-    def test_429_with_retry_after(self):
+    def test_retry_after__delays_the_next_binding(self):
         begun = time.monotonic()
         self.succeeds(("status", {"number": 429, "retry_after": 1}))
         self.assertGreaterEqual(time.monotonic() - begun, 1)
 
     @kind("an answer that is slower than a try")
-    def test_an_answer_that_is_slower_than_one_try(self):
+    def test_binding__that_arrives_late_changes_nothing(self):
         api, daemon = self.succeeds(("slow", {"number": 1300}))
         time.sleep(0.5)  # the first Binding arrives late, and changes nothing
         self.once(daemon)
 
-    def test_every_answer_lost_is_never_granted_twice(self):
+    def test_lost_answers__never_grant_twice(self):
         api, daemon, made, node = self.spoil(("lose", {"times": 50}))
         daemon.bind(made, node)
         self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
@@ -549,7 +500,7 @@ class Binds(Faulty):
         self.assertEqual(daemon.bind(made, node), "")
         self.once(daemon)
 
-    def test_every_request_lost_leaves_a_doubt_that_the_next_try_settles(self):
+    def test_lost_requests__leave_a_doubt_that_the_next_bind_settles(self):
         api, daemon, made, node = self.spoil(("refuse", {"times": 50}))
         self.unknown(daemon, made, node)
         self.assertNotIn("nodeName", api.pod("pod")["spec"])
@@ -559,7 +510,7 @@ class Binds(Faulty):
         self.once(daemon)
 
     @kind("504 to a Binding")
-    def test_a_doubt_survives_kill_9_and_binds_where_it_was_reserved(self):
+    def test_doubt__survives_kill_9_and_binds_on_the_reserved_node(self):
         api, daemon, made, node = self.spoil(("status", {"number": 504, "times": 50}))
         self.unknown(daemon, made, node)
         daemon.kill()
@@ -567,12 +518,12 @@ class Binds(Faulty):
         api.do("start")
         daemon.start()
         self.assertEqual(daemon.filter(made)["NodeNames"], [node])
-        other = next(name for name in daemon.nodes() if name != node)
+        other = self.other(daemon, node)
         self.assertIn(node, daemon.bind(made, other))
         self.assertEqual(daemon.bind(made, node), "")
         self.once(daemon)
 
-    def test_a_doubt_about_a_pod_that_goes_away_is_settled_by_that(self):
+    def test_doubt__ends_with_its_pod(self):
         api, daemon, made, node = self.spoil(("status", {"number": 504, "times": 50}))
         self.unknown(daemon, made, node)
         api.gone("pod")
@@ -580,14 +531,14 @@ class Binds(Faulty):
         self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
 
     @kind("an effect after we gave up")
-    def test_a_binding_that_lands_after_we_gave_up_is_believed(self):
+    def test_late_binding__is_believed_after_the_deadline(self):
         api, daemon, made, node = self.spoil(("slow", {"number": 2500, "times": 2}))
         self.assertIn("doubt", daemon.bind(made, node))
         daemon.knows("pod")
         self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
         self.once(daemon)
 
-    def test_an_answer_lost_and_kill_9_at_once(self):
+    def test_lost_answer__with_kill_9_binds_once(self):
         api, daemon, made, node = self.spoil(("silent", {"times": 50}))
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(daemon.bind, made, node)
@@ -606,11 +557,11 @@ class Binds(Faulty):
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             answer = pool.submit(daemon.bind, made, node)
             daemon.wait(lambda: api.seen(BINDING), "the Binding to be sent")
-            meanwhile(api, made, next(name for name in daemon.nodes() if name != node))
+            meanwhile(api, made, self.other(daemon, node))
             return api, daemon, made, answer.result(harness.PATIENCE)
 
     @kind("409: another's Binding")
-    def test_somebody_else_binds_the_pod_meanwhile(self):
+    def test_foreign_binding__meanwhile_is_believed(self):
         def bind(api, made, other):
             self.other = other
             code, _ = api.request("POST", "/api/v1/namespaces/default/pods/pod/binding", {
@@ -623,14 +574,14 @@ class Binds(Faulty):
         self.once(daemon)
 
     @kind("404 to a Binding")
-    def test_the_pod_is_deleted_meanwhile(self):
+    def test_deleted_pod__meanwhile_frees_its_share(self):
         _, daemon, _, error = self.late(lambda api, made, other: api.gone("pod"))
         self.assertIn("not found", error)
         daemon.forgets("pod")
         self.works(daemon)
 
     @kind("409: another uid")
-    def test_the_pod_is_replaced_by_one_of_its_name_meanwhile(self):
+    def test_replaced_pod__meanwhile_is_a_new_pod(self):
         def replace(api, made, other):
             api.gone("pod")
             api.create(harness.pod("pod", 300))
@@ -642,62 +593,29 @@ class Binds(Faulty):
         daemon.drive(second)
         self.once(daemon)
 
-    def test_the_pod_is_being_deleted_meanwhile(self):
-        def terminate(api, made, other):
-            api.gone("pod")
+    REFUSED = (  # name; status of the Binding; a part of the error
+        ("403 to a Binding", status(403, "Forbidden", 'cannot create resource "pods/binding"'), "pods/binding"),
+        ("409 without a reason", status(409, "Conflict"), "as the test wants it"),
+        ("422 to a Binding", status(422, "Invalid", "no such target"), "no such target"))
 
-        _, daemon, _, error = self.late(terminate)
-        self.assertNotEqual(error, "")
-        daemon.wait(lambda: daemon.get("/api/v1/summary")["usedMilli"] == 0, "the share to be free")
+    @kind(*(row[0] for row in REFUSED))
+    def test_refused_binding__is_reported_and_holds_nothing(self):
+        for name, text, says in self.REFUSED:
+            with self.subTest(name):
+                _, daemon, made, node = self.spoil(("status", {"number": json.loads(text)["code"], "text": text}))
+                self.assertIn(says, daemon.bind(made, node))
+                self.assertFalse(daemon.holds("pod"))
+                self.assertEqual(daemon.bind(made, node), "")
+                self.once(daemon)
+                self.doCleanups()
 
-    @kind("403 to a Binding")
-    def test_403_is_said_and_holds_nothing(self):
-        _, daemon, made, node = self.spoil(("status", {"number": 403, "text": status(
-            403, "Forbidden", 'cannot create resource "pods/binding"')}))
-        self.assertIn("pods/binding", daemon.bind(made, node))
-        self.assertFalse(daemon.holds("pod"))
-        self.assertEqual(daemon.bind(made, node), "")
-        self.once(daemon)
-
-    @kind("an error whose effect happened")
-    def test_a_500_whose_binding_happened_is_a_success(self):
-        api, _ = self.succeeds(("lie", {"number": 500, "text": status(500, "InternalError")}))
-        self.assertGreaterEqual(api.seen("GET /api/v1/namespaces/default/pods/pod"), 1, "409, then a look")
-
-    @kind("200 from somebody in between")
-    def test_a_200_that_is_not_the_api_servers_is_no_success(self):
-        api, _ = self.succeeds(("status", {"number": 200, "text": "<html>please log in</html>"}))
-        self.assertGreaterEqual(api.seen(BINDING), 2)
-
-    @kind("409 without a reason")
-    def test_a_409_for_a_pod_that_nobody_bound_holds_nothing(self):
-        _, daemon, made, node = self.spoil(("status", {"number": 409, "text": status(409, "Conflict")}))
-        self.assertNotEqual(daemon.bind(made, node), "")
-        self.assertFalse(daemon.holds("pod"))
-        self.assertEqual(daemon.bind(made, node), "")
-        self.once(daemon)
-
-    @kind("a half-open answer")
-    def test_an_answer_that_stops_in_the_middle(self):
-        self.succeeds(("half-open", {"number": 5}))
-
-    @kind("an answer at one byte per second")
-    def test_an_answer_at_one_byte_per_second(self):
-        self.succeeds(("drip", {"number": 1000}))
-
-    @kind("422 to a Binding")
-    def test_422_is_said_and_holds_nothing(self):
-        _, daemon, made, node = self.spoil(("status", {"number": 422, "text": status(422, "Invalid", "no such target")}))
-        self.assertIn("no such target", daemon.bind(made, node))
-        self.assertFalse(daemon.holds("pod"))
-
-    def test_eight_at_once_for_one_pod_while_answers_are_lost(self):
+    def test_concurrent_binds__of_one_pod_succeed_once_with_lost_answers(self):
         _, daemon, made, node = self.spoil(("lose", {"times": 2}))
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             self.assertEqual(set(pool.map(lambda _: daemon.bind(made, node), range(8))), {""})
         self.once(daemon)
 
-    def test_a_pod_that_the_watch_has_not_shown_is_fetched(self):
+    def test_unseen_pod__is_fetched_by_bind(self):
         api, daemon, *_ = self.spoil()
         api.fault(WATCH, "half-open")
         api.do("release")
@@ -716,7 +634,7 @@ class Binds(Faulty):
         other["metadata"]["uid"] = "another"
         self.assertNotEqual(daemon.bind(other, "t4-0"), "")
 
-    def test_a_burst_over_a_way_that_loses_every_third_word(self):
+    def test_burst__binds_each_pod_once_over_a_lossy_network(self):
         api = self.serve()
         daemon = self.open(api)
         made = [api.create(harness.pod(f"p{i}", 250)) for i in range(40)]
@@ -731,7 +649,7 @@ class Binds(Faulty):
 
 class Server(Faulty):
     @kind("nobody listens")
-    def test_down_at_the_start_then_there(self):
+    def test_api_server__absent_at_the_start_is_waited_for(self):
         api = self.serve()
         api.do("stop")
         daemon = self.open(api, ready=False)
@@ -749,7 +667,7 @@ class Server(Faulty):
         self.works(daemon)
 
     @kind("a server that restarts")
-    def test_restarted_while_nothing_happens(self):
+    def test_api_server__may_restart_while_idle(self):
         api = self.serve()
         daemon = self.open(api)
         daemon.schedule(harness.pod("before", 200))
@@ -761,7 +679,7 @@ class Server(Faulty):
         daemon.knows("meanwhile")
         self.works(daemon)
 
-    def test_restarted_while_pods_arrive(self):
+    def test_api_server__may_restart_while_pods_arrive(self):
         api = self.serve()
         daemon = self.open(api, *QUICK)
         made = [api.create(harness.pod(f"p{i}", 250)) for i in range(24)]
@@ -777,11 +695,10 @@ class Server(Faulty):
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": 24})
         daemon.check()
 
-    def test_away_for_a_bind_that_then_holds_nothing(self):
+    def test_absent_api_server__fails_a_bind_that_then_holds_nothing(self):
         api = self.serve()
         daemon = self.open(api, *QUICK)
-        made = api.create(harness.pod("pod", 300))
-        node = daemon.filter(made)["NodeNames"][0]
+        made, node = self.offered(api, daemon)
         api.do("stop")
         error = daemon.bind(made, node)
         self.assertIn("connect", error)
@@ -789,7 +706,7 @@ class Server(Faulty):
         api.do("start")
         self.assertEqual(daemon.bind(made, node), "")
 
-    def test_a_wake_up_object_that_cannot_be_patched_is_counted_and_does_no_harm(self):
+    def test_wake_up__that_fails_is_counted_and_repeated(self):
         api = self.serve()
         daemon = self.open(api)
         api.fault("csistoragecapacities", "status", number=500, times=2)
@@ -801,19 +718,19 @@ class Server(Faulty):
         daemon.wait(lambda: b'milligpu_wake_ups_total{outcome="ok"}' in daemon.admin("GET", "/metrics")[1], "a ring")
         self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
 
-    def test_a_wake_up_object_that_cannot_be_created_yet_is_tried_again(self):
+    def test_wake_object__is_created_later_after_an_error(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 500, "times": 2}))
         daemon = self.open(api)
         self.assertIn("the wake-up object cannot be created yet", daemon.logged())
         self.works(daemon)
 
-    def test_a_wake_up_object_that_may_not_be_created_makes_a_new_ledger_wait(self):
+    def test_wake_object__forbidden_makes_a_new_ledger_wait(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 403, "times": 1}))
         daemon = self.open(api, "--grace-period-s", "2")
         self.assertIn("the ledger is new, and a milligpud granted here before", daemon.logged())
         self.works(daemon)
 
-    def test_events_that_cannot_be_written_do_no_harm(self):
+    def test_events__that_cannot_be_written_do_no_harm(self):
         api = self.serve(("events", "status", {"number": 403, "times": 9}))
         daemon = self.open(api)
         api.create(harness.running("foreign", 300, "t4-0"))
@@ -825,12 +742,11 @@ class Server(Faulty):
         return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "rights")
 
     @kind("403 to everybody, for a moment")
-    def test_rights_that_were_denied_for_a_moment_are_said_to_be_given(self):
+    def test_rights__denied_for_a_moment_are_reported_as_granted(self):
         """A kube-apiserver that has just started denies everybody everything until it knows its roles."""
         api = self.serve()
         daemon = self.open(api)
-        made = api.create(harness.pod("pod", 300))
-        node = daemon.filter(made)["NodeNames"][0]
+        made, node = self.offered(api, daemon)
         api.fault(BINDING, "status", number=403, text=status(403, "Forbidden", "not yet"))
         api.fault("selfsubjectaccessreviews", "status", number=403, text=status(403, "Forbidden", "not yet"))
         self.assertIn("403", daemon.bind(made, node))
@@ -840,7 +756,7 @@ class Server(Faulty):
         self.works(daemon)
 
     @kind("a right that is not given")
-    def test_a_right_that_is_not_given_is_named_and_asked_about_twice_and_seldom(self):
+    def test_missing_right__is_named_and_reviewed_twice_only(self):
         api = self.serve(("selfsubjectaccessreviews", "status",
                           {"number": 201, "times": 99, "text": '{"status":{"allowed":false}}'}))
         daemon = self.open(api)
@@ -851,7 +767,7 @@ class Server(Faulty):
         self.assertEqual(api.seen("selfsubjectaccessreviews"), 24, "two rounds, however often it is asked for")
 
     @kind("an API server that does not answer a review")
-    def test_doctor_does_not_wait_for_a_server_that_does_not_answer(self):
+    def test_doctor__does_not_wait_for_a_silent_api_server(self):
         api = self.serve(("selfsubjectaccessreviews", "silent", {"times": 99}))
         daemon = self.open(api)
         rights = self.rights(daemon)  # they are never answered
@@ -859,11 +775,10 @@ class Server(Faulty):
         self.works(daemon)
 
     @kind("401 for ever, then healed")
-    def test_401_for_a_token_that_is_not_rotated_is_lasting_trouble_until_it_is_right(self):
+    def test_stale_token__is_reported_until_it_is_valid(self):
         api = self.serve()
         daemon = self.open(api, *QUICK, user={"token": "mine"})
-        made = api.create(harness.pod("pod", 300))
-        node = daemon.filter(made)["NodeNames"][0]
+        made, node = self.offered(api, daemon)
         api.do("token", token="other")
         self.assertIn("401", daemon.bind(made, node))
         self.assertFalse(daemon.holds("pod"))
