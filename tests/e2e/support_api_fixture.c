@@ -449,6 +449,58 @@ int64_t number_of(const struct document *object, const char *key)
     return strtoll(value->text.at, NULL, 10);
 }
 
+static const struct document *member_at(const struct document *document, const char *path)
+{
+    while (document != NULL && *path != '\0') {
+        char key[64];
+        const size_t len = strcspn(path, ".");
+        (void)snprintf(key, sizeof key, "%.*s", (int)len, path);
+        if (document->kind == DOCUMENT_ARRAY) {
+            const struct document *child = document->first;
+            for (long at = strtol(key, NULL, 10); at > 0 && child != NULL; at--)
+                child = child->next;
+            document = child;
+        } else {
+            document = document_get(document, key);
+        }
+        path += len + (path[len] == '.');
+    }
+    return document;
+}
+
+void document_shows(const struct document *document, const char *members)
+{
+    while (*members != '\0') {
+        char path[128];
+        char wanted[256];
+        char shown[256] = "-";
+        int used = 0;
+        must(sscanf(members, "%127[^=]=%n", path, &used) == 1 && used > 0);
+        members += used;
+        const char *end = strstr(members, "; ");
+        const size_t len = end != NULL ? (size_t)(end - members) : strlen(members);
+        (void)snprintf(wanted, sizeof wanted, "%.*s", (int)len, members);
+        members += len + (end != NULL ? 2 : 0);
+        const struct document *found = member_at(document, path);
+        if (found != NULL && found->kind == DOCUMENT_ARRAY)
+            (void)snprintf(shown, sizeof shown, "%u", found->count);
+        else if (found != NULL && found->kind != DOCUMENT_OBJECT)
+            text_clip(found->text, shown, sizeof shown);
+        else if (found != NULL)
+            (void)snprintf(shown, sizeof shown, "an object");
+        if (strcmp(shown, wanted) != 0)
+            fail_msg("%s is %s, not %s", path, shown, wanted);
+    }
+}
+
+const struct document *api_fixture_shows(struct api_fixture *fixture, const char *target,
+                                         const char *members)
+{
+    const struct document *document = api_fixture_get(fixture, target);
+    document_shows(document, members);
+    return document;
+}
+
 int api_fixture_set_up(void **state)
 {
     *state = api_fixture_new();

@@ -70,6 +70,14 @@ const struct document *api_fixture_parse(struct api_fixture *fixture, const stru
 const struct document *api_fixture_get(struct api_fixture *fixture, const char *target);
 int64_t number_of(const struct document *object, const char *key); /* it must be there */
 
+/*
+ * Fails unless the document has these members, such as "items=2; items.0.name=web-0; continue=-".
+ * A number selects an element; an array is compared by its length; "-" is an absent member.
+ */
+void document_shows(const struct document *document, const char *members);
+const struct document *api_fixture_shows(struct api_fixture *fixture, const char *target,
+                                         const char *members); /* of api_fixture_get() */
+
 /* For cmocka: a test with a fixture of its own. */
 int api_fixture_set_up(void **state);
 int api_fixture_tear_down(void **state);

@@ -43,12 +43,6 @@ static const char *string_of(const struct document *document)
     return document != NULL && document->kind == DOCUMENT_STRING ? document->text.at : NULL;
 }
 
-static bool is_bool(const struct document *document, bool value)
-{
-    return document != NULL && document->kind == DOCUMENT_BOOL &&
-           text_is(document->text, value ? "true" : "false");
-}
-
 /* The request is refused with this status, as a problem whose detail contains this part. */
 static void refuses(const struct http_server *http, const char *method, const char *target,
                     const char *body, int status, const char *part)
@@ -64,6 +58,12 @@ static void refuses(const struct http_server *http, const char *method, const ch
     assert_non_null(strstr(answer.body.data, number));
     assert_non_null(strstr(answer.body.data, "\"type\":\"about:blank\",\"title\":\""));
     answer_done(&answer);
+}
+
+/* A GET of the admin port. */
+static void denies(struct api_fixture *fixture, const char *target, int status, const char *part)
+{
+    refuses(fixture->admin, "GET", target, NULL, status, part);
 }
 
 static const char *str(const struct document *object, const char *key)
@@ -101,6 +101,74 @@ static void fill(struct api_fixture *fixture)
     api_fixture_pod(fixture, "stray", "200", "n3");
     api_fixture_pod(fixture, "big", "3000", "");
     api_fixture_filter(fixture, "big");
+}
+
+static void finds(struct api_fixture *fixture, const char *name, const char *status,
+                  const char *part)
+{
+    const struct document *doctor = api_fixture_get(fixture, "/api/v1/doctor");
+    const struct document *checks = document_get(doctor, "checks");
+    bool found = false;
+
+    for (const struct document *check = checks->first; check != NULL; check = check->next) {
+        const bool good = strcmp(str(check, "status"), "ok") == 0;
+        assert_int_equal(good, str(check, "fix")[0] == '\0');
+        if (strcmp(str(check, "name"), name) != 0)
+            continue;
+        found = true;
+        if (strcmp(str(check, "status"), status) != 0 || strstr(str(check, "text"), part) == NULL)
+            fail_msg("%s: %s: %s", name, str(check, "status"), str(check, "text"));
+    }
+    if (!found)
+        fail_msg("no check %s", name);
+}
+
+static void advises(struct api_fixture *fixture, const char *name, const char *part)
+{
+    const struct document *checks =
+        document_get(api_fixture_get(fixture, "/api/v1/doctor"), "checks");
+
+    for (const struct document *check = checks->first; check != NULL; check = check->next)
+        if (strcmp(str(check, "name"), name) == 0 && strstr(str(check, "fix"), part) != NULL)
+            return;
+    fail_msg("%s does not advise: %s", name, part);
+}
+
+static int64_t a_minute_ago(void *ctx)
+{
+    const struct clock_ops *clock = ctx;
+    return clock->wall_ms(clock->ctx) - 60000;
+}
+
+static void old_pod(struct api_fixture *fixture, const char *name, const char *amount)
+{
+    struct clock_ops clock;
+
+    clock_real(&clock);
+    fake_apiserver_set_clock(fixture->app.fake, a_minute_ago, &clock);
+    api_fixture_pod(fixture, name, amount, "");
+    fake_apiserver_set_clock(fixture->app.fake, clock.wall_ms, clock.ctx);
+}
+
+/* First in the file: the counters of webhook calls belong to the process. */
+API_TEST(doctor__reports_a_missing_scheduler)
+{
+    finds(fixture, "scheduler", "warning", "no scheduler has asked since the start");
+    api_fixture_pod(fixture, "young", "100", "");
+    finds(fixture, "scheduler", "warning", "no pod waits");
+    old_pod(fixture, "lonely", "3000");
+    /* Standalone, only play asks. */
+    finds(
+        fixture, "scheduler", "warning",
+        "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
+    advises(fixture, "scheduler", "milligpuctl play");
+    struct fake_apiserver *fake = fixture->app.fake;
+    fixture->app.fake = NULL;
+    finds(
+        fixture, "scheduler", "failed",
+        "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
+    advises(fixture, "scheduler", "urlPrefix");
+    fixture->app.fake = fake;
 }
 
 /* --- answers compared with their description --- */
@@ -213,7 +281,7 @@ static void matches(struct page_reader *reader, const struct document *schema,
         inside(reader, "#", document_get(schema, "items"), nth(value, i));
 }
 
-static void shows(struct api_fixture *fixture, const char *target, const char *schema)
+static void described(struct api_fixture *fixture, const char *target, const char *schema)
 {
     const struct document *api = api_fixture_get(fixture, "/openapi.json");
     const struct document *answer = api_fixture_get(fixture, target);
@@ -230,27 +298,27 @@ static void shows(struct api_fixture *fixture, const char *target, const char *s
 API_TEST(answers__match_their_description)
 {
     fill(fixture);
-    shows(fixture, "/api/v1/summary", "Summary");
-    shows(fixture, "/api/v1/nodes", "NodeList");
-    shows(fixture, "/api/v1/nodes/n1", "Node");
-    shows(fixture, "/api/v1/standalone/nodes", "ObjectList");
-    shows(fixture, "/api/v1/standalone/pods", "ObjectList");
-    shows(fixture, "/api/v1/allocations", "AllocationList");
-    shows(fixture, "/api/v1/allocations?state=released", "AllocationList");
-    shows(fixture, "/api/v1/pods/default/web-0", "Pod");
-    shows(fixture, "/api/v1/pods/default/big", "Pod");
-    shows(fixture, "/api/v1/pods/default/past", "Pod");
-    shows(fixture, "/api/v1/pods/default/stray", "Pod");
-    shows(fixture, "/api/v1/waiting", "WaitingList");
-    shows(fixture, "/api/v1/usage", "UsageList");
-    shows(fixture, "/api/v1/usage/past", "UsagePastList");
-    shows(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
-    shows(fixture, "/api/v1/history?pod=default/past", "HistoryList");
-    shows(fixture, "/api/v1/defrag", "DefragPlan");
-    shows(fixture, "/api/v1/drift", "DriftList");
-    shows(fixture, "/api/v1/doctor", "Doctor");
-    shows(fixture, "/api/v1/policy", "Policy");
-    shows(fixture, "/api/v1/settings", "SettingList");
+    described(fixture, "/api/v1/summary", "Summary");
+    described(fixture, "/api/v1/nodes", "NodeList");
+    described(fixture, "/api/v1/nodes/n1", "Node");
+    described(fixture, "/api/v1/standalone/nodes", "ObjectList");
+    described(fixture, "/api/v1/standalone/pods", "ObjectList");
+    described(fixture, "/api/v1/allocations", "AllocationList");
+    described(fixture, "/api/v1/allocations?state=released", "AllocationList");
+    described(fixture, "/api/v1/pods/default/web-0", "Pod");
+    described(fixture, "/api/v1/pods/default/big", "Pod");
+    described(fixture, "/api/v1/pods/default/past", "Pod");
+    described(fixture, "/api/v1/pods/default/stray", "Pod");
+    described(fixture, "/api/v1/waiting", "WaitingList");
+    described(fixture, "/api/v1/usage", "UsageList");
+    described(fixture, "/api/v1/usage/past", "UsagePastList");
+    described(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
+    described(fixture, "/api/v1/history?pod=default/past", "HistoryList");
+    described(fixture, "/api/v1/defrag", "DefragPlan");
+    described(fixture, "/api/v1/drift", "DriftList");
+    described(fixture, "/api/v1/doctor", "Doctor");
+    described(fixture, "/api/v1/policy", "Policy");
+    described(fixture, "/api/v1/settings", "SettingList");
 }
 
 API_TEST(keys__match_their_description)
@@ -263,7 +331,7 @@ API_TEST(keys__match_their_description)
     assert_int_equal(keyring_open(&rules, (struct key_times){0}, &fixture->app.keyring, &err), 0);
     fake_apiserver_ops(fixture->app.fake, &ops);
     fixture->app.key_publisher = key_publisher_new(&fixture->app, &ops);
-    shows(fixture, "/api/v1/keys", "KeyList");
+    described(fixture, "/api/v1/keys", "KeyList");
     key_publisher_free(STEAL(fixture->app.key_publisher));
     keyring_free(STEAL(fixture->app.keyring));
     ops.free(ops.ctx);
@@ -394,20 +462,19 @@ API_TEST(openapi__lists_every_kind_of_drift)
 
 API_TEST(unknown_path__is_404)
 {
-    refuses(fixture->admin, "GET", "/", NULL, 404, "see /openapi.json");
-    refuses(fixture->admin, "GET", "/api/v1/node", NULL, 404, "nothing is at /api/v1/node");
-    refuses(fixture->admin, "GET", "/api/v1/nodesx/", NULL, 404, "see /openapi.json");
-    refuses(fixture->admin, "GET", "/api/v1/nodes/n1/gpus", NULL, 404, "nothing is at");
-    refuses(fixture->admin, "GET", "/api/v1/pods/default", NULL, 404, "nothing is at");
-    refuses(fixture->admin, "GET", "//livez", NULL, 404, "nothing is at");
+    denies(fixture, "/", 404, "see /openapi.json");
+    denies(fixture, "/api/v1/node", 404, "nothing is at /api/v1/node");
+    denies(fixture, "/api/v1/nodesx/", 404, "see /openapi.json");
+    denies(fixture, "/api/v1/nodes/n1/gpus", 404, "nothing is at");
+    denies(fixture, "/api/v1/pods/default", 404, "nothing is at");
+    denies(fixture, "//livez", 404, "nothing is at");
 }
 
 API_TEST(trailing_slash__is_404_and_names_the_right_path)
 {
-    refuses(fixture->admin, "GET", "/api/v1/nodes/", NULL, 404,
-            "it is /api/v1/nodes, without a slash at the end");
-    refuses(fixture->admin, "GET", "/api/v1/nodes/n1//?limit=3", NULL, 404,
-            "it is /api/v1/nodes/n1, without a slash at the end");
+    denies(fixture, "/api/v1/nodes/", 404, "it is /api/v1/nodes, without a slash at the end");
+    denies(fixture, "/api/v1/nodes/n1//?limit=3", 404,
+           "it is /api/v1/nodes/n1, without a slash at the end");
     refuses(fixture->admin, "POST", "/api/v1/standalone/pods/", NULL, 404, "without a slash");
     refuses(fixture->probe, "GET", "/livez/", NULL, 404, "it is /livez, without");
     refuses(fixture->probe, "GET", "/api/v1/nodes/", NULL, 404,
@@ -460,14 +527,12 @@ API_TEST(head__is_get_without_the_body)
 
 API_TEST(unknown_parameter__is_refused_by_name)
 {
-    const struct http_server *http = fixture->admin;
-
-    refuses(http, "GET", "/api/v1/nodes?limt=3", NULL, 400, "limt: this takes limit, continue");
-    refuses(http, "GET", "/api/v1/nodes?node=n1", NULL, 400, "unknown parameter node");
-    refuses(http, "GET", "/api/v1/summary?a=1", NULL, 400, "this takes none");
-    refuses(http, "GET", "/api/v1/nodes?limit=1&limit=2", NULL, 400, "limit is given twice");
-    refuses(http, "GET", "/api/v1/allocations?state=free", NULL, 400,
-            "state is free: it is reserved, bound or released");
+    denies(fixture, "/api/v1/nodes?limt=3", 400, "limt: this takes limit, continue");
+    denies(fixture, "/api/v1/nodes?node=n1", 400, "unknown parameter node");
+    denies(fixture, "/api/v1/summary?a=1", 400, "this takes none");
+    denies(fixture, "/api/v1/nodes?limit=1&limit=2", 400, "limit is given twice");
+    denies(fixture, "/api/v1/allocations?state=free", 400,
+           "state is free: it is reserved, bound or released");
 }
 
 API_TEST(limit__is_refused_when_invalid)
@@ -478,7 +543,7 @@ API_TEST(limit__is_refused_when_invalid)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/nodes?limit=%s", bad[i]);
-        refuses(fixture->admin, "GET", target, NULL, 400, "whole number from 1 to 1000");
+        denies(fixture, target, 400, "whole number from 1 to 1000");
     }
     (void)api_fixture_get(fixture, "/api/v1/nodes?limit=1");
     (void)api_fixture_get(fixture, "/api/v1/nodes?limit=1000");
@@ -491,12 +556,10 @@ API_TEST(continue__is_refused_when_invalid)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         char target[80];
         (void)snprintf(target, sizeof target, "/api/v1/nodes?continue=%s", bad[i]);
-        refuses(fixture->admin, "GET", target, NULL, 400, "give back what the last answer said");
+        denies(fixture, target, 400, "give back what the last answer said");
     }
-    refuses(fixture->admin, "GET", "/api/v1/history?gpu=GPU-5f&continue=6e31", NULL, 400,
-            "a token of the history");
-    refuses(fixture->admin, "GET", "/api/v1/allocations?state=released&continue=30", NULL, 400,
-            "of another list");
+    denies(fixture, "/api/v1/history?gpu=GPU-5f&continue=6e31", 400, "a token of the history");
+    denies(fixture, "/api/v1/allocations?state=released&continue=30", 400, "of another list");
 }
 
 /* --- lists --- */
@@ -518,11 +581,9 @@ API_TEST(pages__continue_where_the_last_ended)
     const struct document *second = page(fixture, "/api/v1/nodes?limit=1", first);
     const struct document *third = page(fixture, "/api/v1/nodes?limit=1", second);
 
-    assert_int_equal(items(first), 1);
-    assert_string_equal(str(item(first, 0), "name"), "n1");
-    assert_string_equal(str(item(second, 0), "name"), "n2");
-    assert_string_equal(str(item(third, 0), "name"), "n3");
-    assert_null(document_get(third, "continue"));
+    document_shows(first, "items=1; items.0.name=n1");
+    document_shows(second, "items=1; items.0.name=n2");
+    document_shows(third, "items=1; items.0.name=n3; continue=-");
 }
 
 API_TEST(pages__do_not_shift_when_an_item_goes_between_two)
@@ -538,25 +599,15 @@ API_TEST(pages__do_not_shift_when_an_item_goes_between_two)
 API_TEST(allocations__are_distinguished_by_filters)
 {
     fill(fixture);
-    const struct document *all = api_fixture_get(fixture, "/api/v1/allocations");
-    const struct document *on_n1 = api_fixture_get(fixture, "/api/v1/allocations?node=n1");
-    const struct document *elsewhere =
-        api_fixture_get(fixture, "/api/v1/allocations?namespace=kube-system");
-    const struct document *reserved =
-        api_fixture_get(fixture, "/api/v1/allocations?state=reserved");
-    const struct document *past = api_fixture_get(fixture, "/api/v1/allocations?state=released");
-    assert_int_equal(items(all), 3);
-    assert_string_equal(str(item(all, 0), "name"), "stray");
-    assert_string_equal(str(item(all, 0), "origin"), "observed");
-    assert_true(is_bool(document_get(item(all, 0), "presumed"), true));
-    assert_int_equal(items(on_n1), 1);
-    assert_string_equal(str(item(on_n1, 0), "name"), "web-0");
-    assert_int_equal(number_of(nth(document_get(item(on_n1, 0), "charges"), 0), "milli"), 300);
-    assert_int_equal(items(elsewhere), 0);
-    assert_int_equal(items(reserved), 0);
-    assert_int_equal(items(past), 1);
-    assert_string_equal(str(item(past, 0), "name"), "past");
-    assert_string_equal(str(item(past, 0), "state"), "released");
+    api_fixture_shows(
+        fixture, "/api/v1/allocations",
+        "items=3; items.0.name=stray; items.0.origin=observed; items.0.presumed=true");
+    api_fixture_shows(fixture, "/api/v1/allocations?node=n1",
+                      "items=1; items.0.name=web-0; items.0.charges.0.milli=300");
+    api_fixture_shows(fixture, "/api/v1/allocations?namespace=kube-system", "items=0");
+    api_fixture_shows(fixture, "/api/v1/allocations?state=reserved", "items=0");
+    api_fixture_shows(fixture, "/api/v1/allocations?state=released",
+                      "items=1; items.0.name=past; items.0.state=released");
 }
 
 API_TEST(released_allocations__come_in_pages)
@@ -593,25 +644,12 @@ API_TEST(released_allocations__come_in_pages)
 API_TEST(summary__adds_up)
 {
     fill(fixture);
-    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
-    const struct document *allocations = document_get(summary, "allocations");
-    assert_string_equal(str(summary, "cluster"), "0b8f");
-    assert_string_equal(str(summary, "mode"), "standalone");
-    assert_true(is_bool(document_get(summary, "ready"), true));
-    assert_int_equal(number_of(summary, "nodes"), 3);
-    assert_int_equal(number_of(summary, "gpus"), 4);
-    assert_int_equal(number_of(summary, "capacityMilli"), 3500);
-    assert_int_equal(number_of(summary, "usedMilli"), 1100);
-    assert_int_equal(number_of(summary, "freeMilli"), 2400);
-    assert_int_equal(number_of(summary, "largestFreeMilli"), 1000);
-    assert_int_equal(number_of(allocations, "bound"), 3);
-    assert_int_equal(number_of(allocations, "reserved"), 0);
-    assert_int_equal(number_of(summary, "waitingPods"), 1);
-    assert_int_equal(number_of(summary, "drift"), 1); /* the adopted pod */
-    const struct document *models = document_get(summary, "models");
-    assert_int_equal(size_of(models), 2);
-    assert_string_equal(str(nth(models, 0), "model"), "A100");
-    assert_int_equal(number_of(nth(models, 0), "gpus"), 3);
+    api_fixture_shows(
+        fixture, "/api/v1/summary",
+        "cluster=0b8f; mode=standalone; ready=true; nodes=3; gpus=4; capacityMilli=3500; "
+        "usedMilli=1100; freeMilli=2400; largestFreeMilli=1000; allocations.bound=3; "
+        "allocations.reserved=0; waitingPods=1; models=2; models.0.model=A100; models.0.gpus=3; "
+        "drift=1"); /* the adopted pod */
 }
 
 API_TEST(fragments__add_up)
@@ -642,17 +680,11 @@ API_TEST(fragments__add_up)
 API_TEST(node__shows_its_holders)
 {
     fill(fixture);
-    const struct document *node = api_fixture_get(fixture, "/api/v1/nodes/n2");
-    const struct document *gpu = nth(document_get(node, "gpus"), 0);
-    const struct document *holder = nth(document_get(gpu, "holders"), 0);
-    assert_string_equal(str(gpu, "id"), "GPU-5f");
-    assert_string_equal(str(node, "source"), "annotation");
-    assert_string_equal(str(node, "state"), "ok");
-    assert_int_equal(number_of(gpu, "usedMilli"), 600);
-    assert_int_equal(number_of(gpu, "freeMilli"), 400);
-    assert_string_equal(str(holder, "name"), "web-1");
-    assert_int_equal(number_of(holder, "milli"), 600);
-    refuses(fixture->admin, "GET", "/api/v1/nodes/n9", NULL, 404, "does not know a node n9");
+    api_fixture_shows(fixture, "/api/v1/nodes/n2",
+                      "source=annotation; state=ok; gpus.0.id=GPU-5f; gpus.0.usedMilli=600; "
+                      "gpus.0.freeMilli=400; gpus.0.holders.0.name=web-1; "
+                      "gpus.0.holders.0.milli=600");
+    denies(fixture, "/api/v1/nodes/n9", 404, "does not know a node n9");
 }
 
 API_TEST(cordoned_gpu__has_nothing_free)
@@ -660,90 +692,59 @@ API_TEST(cordoned_gpu__has_nothing_free)
     api_fixture_tell(fixture, "PATCH", "/api/v1/nodes/n1",
                      "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"all\"}}}");
     api_fixture_run(fixture);
-    const struct document *node = api_fixture_get(fixture, "/api/v1/nodes/n1");
-    assert_true(is_bool(document_get(node, "cordoned"), true));
-    assert_int_equal(number_of(node, "freeMilli"), 0);
-    assert_int_equal(number_of(node, "capacityMilli"), 2000);
-    assert_string_equal(str(nth(document_get(node, "gpus"), 0), "state"), "cordoned");
+    api_fixture_shows(fixture, "/api/v1/nodes/n1",
+                      "cordoned=true; freeMilli=0; capacityMilli=2000; gpus.0.state=cordoned");
 }
 
 API_TEST(waiting_pod__shows_the_reason_of_each_node)
 {
     fill(fixture);
     api_fixture_filter(fixture, "big");
-    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/big");
-    const struct document *waiting = document_get(pod, "waiting");
-    const struct document *nodes = document_get(pod, "nodes");
-    assert_string_equal(str(pod, "phase"), "Pending");
-    assert_string_equal(str(pod, "node"), "");
-    assert_string_equal(str(pod, "request"), "3 whole GPUs");
-    assert_null(document_get(pod, "allocation"));
-    assert_int_equal(number_of(waiting, "asks"), 2);
-    assert_int_equal(size_of(nodes), 3);
-    assert_string_equal(str(nth(nodes, 0), "name"), "n1");
-    assert_true(is_bool(document_get(nth(nodes, 0), "fits"), false));
-    assert_string_equal(str(nth(nodes, 0), "reason"), "few");
-    assert_true(strlen(str(nth(nodes, 0), "detail")) > 0);
+    const struct document *pod = api_fixture_shows(
+        fixture, "/api/v1/pods/default/big",
+        "phase=Pending; node=; request=3 whole GPUs; allocation=-; waiting.asks=2; nodes=3; "
+        "nodes.0.name=n1; nodes.0.fits=false; nodes.0.reason=few");
+    assert_true(strlen(str(nth(document_get(pod, "nodes"), 0), "detail")) > 0);
 }
 
 API_TEST(waiting_pod__shows_where_it_fits)
 {
     api_fixture_pod(fixture, "new", "600", "");
-    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/new");
-    const struct document *nodes = document_get(pod, "nodes");
-    assert_null(document_get(pod, "waiting"));
-    assert_true(is_bool(document_get(nth(nodes, 0), "fits"), true));
-    assert_string_equal(str(nth(nodes, 0), "reason"), "fits");
-    assert_string_equal(str(nth(nodes, 0), "text"), "");
-    assert_string_equal(str(nth(nodes, 2), "reason"), "small");
+    api_fixture_shows(fixture, "/api/v1/pods/default/new",
+                      "waiting=-; nodes.0.fits=true; nodes.0.reason=fits; nodes.0.text=; "
+                      "nodes.2.reason=small");
 }
 
 API_TEST(impossible_request__is_explained)
 {
     api_fixture_pod(fixture, "odd", "1500", "");
     api_fixture_filter(fixture, "odd");
-    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/odd");
+    const struct document *pod = api_fixture_shows(fixture, "/api/v1/pods/default/odd", "nodes=-");
     assert_non_null(strstr(str(pod, "request"), "2000"));
-    assert_null(document_get(pod, "nodes"));
-    const struct document *waiting = api_fixture_get(fixture, "/api/v1/waiting");
-    assert_string_equal(str(item(waiting, 0), "request"), "cannot be granted anywhere");
+    api_fixture_shows(fixture, "/api/v1/waiting", "items.0.request=cannot be granted anywhere");
 }
 
 API_TEST(ended_pod__is_remembered_and_an_unknown_one_is_404)
 {
     fill(fixture);
-    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/past");
-    const struct document *allocation = document_get(pod, "allocation");
-    assert_string_equal(str(pod, "phase"), "Ended");
-    assert_string_equal(str(pod, "node"), "n2");
-    assert_string_equal(str(allocation, "state"), "released");
-    assert_non_null(document_get(allocation, "releasedAt"));
-    refuses(fixture->admin, "GET", "/api/v1/pods/default/none", NULL, 404,
-            "no pod none in namespace default");
-    refuses(fixture->admin, "GET", "/api/v1/pods/none/past", NULL, 404, "in namespace none");
+    const struct document *pod = api_fixture_shows(
+        fixture, "/api/v1/pods/default/past", "phase=Ended; node=n2; allocation.state=released");
+    assert_non_null(document_at(pod, "allocation.releasedAt"));
+    denies(fixture, "/api/v1/pods/default/none", 404, "no pod none in namespace default");
+    denies(fixture, "/api/v1/pods/none/past", 404, "in namespace none");
 }
 
 /* --- history --- */
 
 API_TEST(history__finds_a_gpu_by_each_of_its_names)
 {
-    static const char *const names[] = {"GPU-5f", "n2/GPU-5f", "n2/gpu-0"};
-
     fill(fixture);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        char target[80];
-        (void)snprintf(target, sizeof target, "/api/v1/history?gpu=%s", names[i]);
-        const struct document *history = api_fixture_get(fixture, target);
-        if (items(history) != 2)
-            fail_msg("%s: %zu rows", names[i], items(history));
-        assert_string_equal(str(item(history, 0), "name"), "past");
-        assert_string_equal(str(item(history, 1), "name"), "web-1");
-        assert_int_equal(number_of(item(history, 1), "milli"), 600);
-    }
-    const struct document *made_up = api_fixture_get(fixture, "/api/v1/history?gpu=n3/gpu-0");
-    assert_string_equal(str(item(made_up, 0), "name"), "stray");
-    const struct document *none = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-none");
-    assert_int_equal(items(none), 0);
+    static const char two[] = "items=2; items.0.name=past; items.1.name=web-1; items.1.milli=600";
+    api_fixture_shows(fixture, "/api/v1/history?gpu=GPU-5f", two);
+    api_fixture_shows(fixture, "/api/v1/history?gpu=n2/GPU-5f", two);
+    api_fixture_shows(fixture, "/api/v1/history?gpu=n2/gpu-0", two);
+    api_fixture_shows(fixture, "/api/v1/history?gpu=n3/gpu-0", "items.0.name=stray");
+    api_fixture_shows(fixture, "/api/v1/history?gpu=GPU-none", "items=0");
 }
 
 API_TEST(history__outlives_the_node)
@@ -752,11 +753,9 @@ API_TEST(history__outlives_the_node)
     api_fixture_end(fixture, "web-1");
     api_fixture_tell(fixture, "DELETE", "/api/v1/nodes/n2", "");
     api_fixture_run(fixture);
-    refuses(fixture->admin, "GET", "/api/v1/nodes/n2", NULL, 404, "does not know");
-    const struct document *by_both = api_fixture_get(fixture, "/api/v1/history?gpu=n2/GPU-5f");
-    const struct document *by_id = api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f");
-    assert_int_equal(items(by_both), 2);
-    assert_int_equal(items(by_id), 2);
+    denies(fixture, "/api/v1/nodes/n2", 404, "does not know");
+    api_fixture_shows(fixture, "/api/v1/history?gpu=n2/GPU-5f", "items=2");
+    api_fixture_shows(fixture, "/api/v1/history?gpu=GPU-5f", "items=2");
 }
 
 API_TEST(history__shows_a_pod_and_a_moment)
@@ -765,19 +764,14 @@ API_TEST(history__shows_a_pod_and_a_moment)
     char target[200];
 
     fill(fixture);
-    const struct document *pod = api_fixture_get(fixture, "/api/v1/history?pod=default/past");
-    assert_int_equal(items(pod), 1);
-    assert_string_equal(str(item(pod, 0), "state"), "released");
-    assert_string_equal(str(item(pod, 0), "gpu"), "GPU-5f");
+    api_fixture_shows(fixture, "/api/v1/history?pod=default/past",
+                      "items=1; items.0.state=released; items.0.gpu=GPU-5f");
     time_format(fixture->app.clock.wall_ms(fixture->app.clock.ctx) + 1000, now);
     (void)snprintf(target, sizeof target, "/api/v1/history?gpu=GPU-5f&at=%s", now);
-    const struct document *held = api_fixture_get(fixture, target);
-    assert_int_equal(items(held), 1);
-    assert_string_equal(str(item(held, 0), "name"), "web-1");
+    api_fixture_shows(fixture, target, "items=1; items.0.name=web-1");
     /* An offset whose '+' was not escaped. */
-    const struct document *before =
-        api_fixture_get(fixture, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00");
-    assert_int_equal(items(before), 0);
+    api_fixture_shows(fixture, "/api/v1/history?gpu=GPU-5f&at=2001-01-02T03:04:05+02:00",
+                      "items=0");
 }
 
 API_TEST(history__comes_in_pages)
@@ -785,26 +779,21 @@ API_TEST(history__comes_in_pages)
     fill(fixture);
     const struct document *first = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", NULL);
     const struct document *second = page(fixture, "/api/v1/history?gpu=GPU-5f&limit=1", first);
-    assert_string_equal(str(item(first, 0), "name"), "past");
-    assert_string_equal(str(item(second, 0), "name"), "web-1");
+    document_shows(first, "items.0.name=past");
+    document_shows(second, "items.0.name=web-1; continue=-");
     assert_non_null(document_get(first, "continue"));
-    assert_null(document_get(second, "continue"));
 }
 
 API_TEST(history__refuses_wrong_parameters)
 {
-    const struct http_server *http = ((struct api_fixture *)fixture)->admin;
-
-    refuses(http, "GET", "/api/v1/history", NULL, 400,
-            "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
-    refuses(http, "GET", "/api/v1/history?gpu=a&pod=b/c", NULL, 400, "not both");
-    refuses(http, "GET", "/api/v1/history?gpu=", NULL, 400, "gpu is empty");
-    refuses(http, "GET", "/api/v1/history?pod=web", NULL, 400, "such as default/web-0");
-    refuses(http, "GET", "/api/v1/history?pod=/web", NULL, 400, "such as default/web-0");
-    refuses(http, "GET", "/api/v1/history?pod=default/", NULL, 400, "such as default/web-0");
-    refuses(http, "GET", "/api/v1/history?gpu=a&at=yesterday", NULL, 400,
-            "such as 2026-01-02T14:05:00Z");
-    refuses(http, "GET", "/api/v1/history?gpu=a&at=2026-01-02", NULL, 400, "at is 2026-01-02");
+    denies(fixture, "/api/v1/history", 400, "gpu=ID (or NODE/ID), or pod=NAMESPACE/NAME");
+    denies(fixture, "/api/v1/history?gpu=a&pod=b/c", 400, "not both");
+    denies(fixture, "/api/v1/history?gpu=", 400, "gpu is empty");
+    denies(fixture, "/api/v1/history?pod=web", 400, "such as default/web-0");
+    denies(fixture, "/api/v1/history?pod=/web", 400, "such as default/web-0");
+    denies(fixture, "/api/v1/history?pod=default/", 400, "such as default/web-0");
+    denies(fixture, "/api/v1/history?gpu=a&at=yesterday", 400, "such as 2026-01-02T14:05:00Z");
+    denies(fixture, "/api/v1/history?gpu=a&at=2026-01-02", 400, "at is 2026-01-02");
 }
 
 /* --- probes and metrics --- */
@@ -824,11 +813,11 @@ API_TEST(unreadable_history__is_an_error_and_denies_no_pod)
 {
     sqlite3 *db = NULL;
 
-    refuses(fixture->admin, "GET", "/api/v1/pods/default/never", NULL, 404, "no pod never");
+    denies(fixture, "/api/v1/pods/default/never", 404, "no pod never");
     assert_int_equal(sqlite3_open(fixture->ledger, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "ALTER TABLE allocation RENAME TO lost", NULL, NULL, NULL),
                      SQLITE_OK);
-    refuses(fixture->admin, "GET", "/api/v1/pods/default/never", NULL, 500, "no such table");
+    denies(fixture, "/api/v1/pods/default/never", 500, "no such table");
     assert_int_equal(sqlite3_exec(db, "ALTER TABLE lost RENAME TO allocation", NULL, NULL, NULL),
                      SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
@@ -924,37 +913,6 @@ API_TEST(metrics__show_the_space_left_on_the_volume)
 
 /* --- doctor --- */
 
-static void finds(struct api_fixture *fixture, const char *name, const char *status,
-                  const char *part)
-{
-    const struct document *doctor = api_fixture_get(fixture, "/api/v1/doctor");
-    const struct document *checks = document_get(doctor, "checks");
-    bool found = false;
-
-    for (const struct document *check = checks->first; check != NULL; check = check->next) {
-        const bool good = strcmp(str(check, "status"), "ok") == 0;
-        assert_int_equal(good, str(check, "fix")[0] == '\0');
-        if (strcmp(str(check, "name"), name) != 0)
-            continue;
-        found = true;
-        if (strcmp(str(check, "status"), status) != 0 || strstr(str(check, "text"), part) == NULL)
-            fail_msg("%s: %s: %s", name, str(check, "status"), str(check, "text"));
-    }
-    if (!found)
-        fail_msg("no check %s", name);
-}
-
-static void advises(struct api_fixture *fixture, const char *name, const char *part)
-{
-    const struct document *checks =
-        document_get(api_fixture_get(fixture, "/api/v1/doctor"), "checks");
-
-    for (const struct document *check = checks->first; check != NULL; check = check->next)
-        if (strcmp(str(check, "name"), name) == 0 && strstr(str(check, "fix"), part) != NULL)
-            return;
-    fail_msg("%s does not advise: %s", name, part);
-}
-
 API_TEST(doctor__is_ok_for_a_healthy_daemon)
 {
     finds(fixture, "daemon", "ok", "3 nodes");
@@ -1034,43 +992,6 @@ API_TEST(doctor__reports_exposed_webhooks)
     finds(fixture, "wake", "warning", "330 s");
 }
 
-static int64_t a_minute_ago(void *ctx)
-{
-    const struct clock_ops *clock = ctx;
-    return clock->wall_ms(clock->ctx) - 60000;
-}
-
-static void old_pod(struct api_fixture *fixture, const char *name, const char *amount)
-{
-    struct clock_ops clock;
-
-    clock_real(&clock);
-    fake_apiserver_set_clock(fixture->app.fake, a_minute_ago, &clock);
-    api_fixture_pod(fixture, name, amount, "");
-    fake_apiserver_set_clock(fixture->app.fake, clock.wall_ms, clock.ctx);
-}
-
-/* Must run first: the counters belong to the process. */
-API_TEST(doctor__reports_a_missing_scheduler)
-{
-    finds(fixture, "scheduler", "warning", "no scheduler has asked since the start");
-    api_fixture_pod(fixture, "young", "100", "");
-    finds(fixture, "scheduler", "warning", "no pod waits");
-    old_pod(fixture, "lonely", "3000");
-    /* Standalone, only play asks. */
-    finds(
-        fixture, "scheduler", "warning",
-        "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
-    advises(fixture, "scheduler", "milligpuctl play");
-    struct fake_apiserver *fake = fixture->app.fake;
-    fixture->app.fake = NULL;
-    finds(
-        fixture, "scheduler", "failed",
-        "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
-    advises(fixture, "scheduler", "urlPrefix");
-    fixture->app.fake = fake;
-}
-
 API_TEST(unasked_pod__waits_for_its_scheduler)
 {
     api_fixture_pod(fixture, "asked", "3000", "");
@@ -1078,18 +999,15 @@ API_TEST(unasked_pod__waits_for_its_scheduler)
     old_pod(fixture, "lonely", "3000");
     /* Its scheduler asks about others: its turn has not come. */
     finds(fixture, "scheduler", "ok", "filter calls");
-    const struct document *pod = api_fixture_get(fixture, "/api/v1/pods/default/lonely");
-    assert_string_equal(document_str(pod, "scheduling.text"),
-                        "default-scheduler has not asked about it yet");
-    const struct document *waiting = api_fixture_get(fixture, "/api/v1/waiting?state=unasked");
-    assert_int_equal(items(waiting), 1);
-    assert_string_equal(str(item(waiting, 0), "name"), "lonely");
-    assert_string_equal(str(item(waiting, 0), "reason"), "unasked");
-    assert_string_equal(str(item(waiting, 0), "request"), "3 whole GPUs");
-    shows(fixture, "/api/v1/waiting?state=unasked", "WaitingList");
-    shows(fixture, "/api/v1/pods/default/lonely", "Pod");
+    api_fixture_shows(fixture, "/api/v1/pods/default/lonely",
+                      "scheduling.text=default-scheduler has not asked about it yet");
+    api_fixture_shows(fixture, "/api/v1/waiting?state=unasked",
+                      "items=1; items.0.name=lonely; items.0.reason=unasked; "
+                      "items.0.request=3 whole GPUs");
+    described(fixture, "/api/v1/waiting?state=unasked", "WaitingList");
+    described(fixture, "/api/v1/pods/default/lonely", "Pod");
     api_fixture_filter(fixture, "lonely");
-    assert_int_equal(items(api_fixture_get(fixture, "/api/v1/waiting?state=unasked")), 0);
+    api_fixture_shows(fixture, "/api/v1/waiting?state=unasked", "items=0");
     finds(fixture, "scheduler", "ok", "filter calls");
 }
 
@@ -1126,21 +1044,17 @@ API_TEST(drift__is_filtered_by_each_kind)
         strbuf_printf(&path, "/api/v1/drift?kind=%s", drift_kind_name(kind));
         const struct document *list = api_fixture_get(fixture, path.data);
         const bool adopted = strcmp(drift_kind_name(kind), "adopted") == 0;
-        assert_int_equal(size_of(document_get(list, "items")), adopted ? 1 : 0);
+        assert_int_equal(items(list), adopted ? 1 : 0);
         const struct document *count = nth(document_get(list, "counts"), kind);
         assert_string_equal(str(count, "kind"), drift_kind_name(kind));
         assert_string_equal(str(count, "meaning"), drift_kind_help(kind));
         assert_int_equal(number_of(count, "warnings"), adopted ? 1 : 0);
     }
-    const struct document *both = api_fixture_get(fixture, "/api/v1/drift?kind=over,adopted");
-    assert_int_equal(size_of(document_get(both, "items")), 1);
-    refuses(fixture->admin, "GET", "/api/v1/drift?kind=over,", NULL, 400, "one or more of adopted");
-    refuses(fixture->admin, "GET", "/api/v1/drift?kind=adopt", NULL, 400, "one or more of adopted");
-    const struct document *other = api_fixture_get(fixture, "/api/v1/drift?node=n1");
-    assert_int_equal(size_of(document_get(other, "items")), 0);
-    assert_int_equal(number_of(nth(document_get(other, "counts"), 0), "warnings"), 0);
-    assert_int_equal(
-        size_of(document_get(api_fixture_get(fixture, "/api/v1/drift?node=n3"), "items")), 1);
+    api_fixture_shows(fixture, "/api/v1/drift?kind=over,adopted", "items=1");
+    denies(fixture, "/api/v1/drift?kind=over,", 400, "one or more of adopted");
+    denies(fixture, "/api/v1/drift?kind=adopt", 400, "one or more of adopted");
+    api_fixture_shows(fixture, "/api/v1/drift?node=n1", "items=0; counts.0.warnings=0");
+    api_fixture_shows(fixture, "/api/v1/drift?node=n3", "items=1");
 }
 
 static int64_t a_day_later(void *ctx)
@@ -1156,23 +1070,14 @@ static int64_t a_day_later(void *ctx)
 API_TEST(adopted_pod__becomes_information_after_a_day)
 {
     api_fixture_pod(fixture, "stray", "200", "n3");
-    const struct document *list = api_fixture_get(fixture, "/api/v1/drift");
-    assert_int_equal(size_of(document_get(list, "items")), 1);
-    assert_string_equal(str(nth(document_get(list, "items"), 0), "severity"), "warning");
+    api_fixture_shows(fixture, "/api/v1/drift", "items=1; items.0.severity=warning");
     fixture->app.clock.wall_ms = a_day_later;
-    list = api_fixture_get(fixture, "/api/v1/drift?severity=warning");
-    assert_int_equal(size_of(document_get(list, "items")), 0);
-    assert_int_equal(number_of(nth(document_get(list, "counts"), 0), "warnings"), 0);
-    assert_int_equal(number_of(nth(document_get(list, "counts"), 0), "information"), 1);
-    list = api_fixture_get(fixture, "/api/v1/drift?severity=information&kind=over");
-    assert_int_equal(size_of(document_get(list, "items")), 0);
-    list = api_fixture_get(fixture, "/api/v1/drift?severity=information");
-    assert_int_equal(size_of(document_get(list, "items")), 1);
-    list = api_fixture_get(fixture, "/api/v1/drift");
-    assert_string_equal(str(nth(document_get(list, "items"), 0), "severity"), "information");
-    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
-    assert_int_equal(number_of(summary, "drift"), 0);
-    assert_int_equal(number_of(summary, "driftInformation"), 1);
+    api_fixture_shows(fixture, "/api/v1/drift?severity=warning",
+                      "items=0; counts.0.warnings=0; counts.0.information=1");
+    api_fixture_shows(fixture, "/api/v1/drift?severity=information&kind=over", "items=0");
+    api_fixture_shows(fixture, "/api/v1/drift?severity=information", "items=1");
+    api_fixture_shows(fixture, "/api/v1/drift", "items.0.severity=information");
+    api_fixture_shows(fixture, "/api/v1/summary", "drift=0; driftInformation=1");
     finds(fixture, "drift", "ok", "agree; 1 adopted pod was bound more than a day ago");
 }
 
@@ -1233,79 +1138,77 @@ static const char pod_body[] =
     "\"containers\":[{\"name\":\"c\",\"image\":\"i\",\"resources\":{\"limits\":{"
     "\"nvidia.com/vgpu\":\"100\"}}}]}}";
 
-API_TEST(standalone__creates_and_deletes_pods)
+static void create(struct api_fixture *fixture, const char *body)
 {
     struct answer answer;
 
-    api_fixture_ask(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, &answer);
+    api_fixture_ask(fixture->admin, "POST", "/api/v1/standalone/pods", body, &answer);
     if (answer.status != 201)
         fail_msg("%d %s", answer.status, answer.body.data);
-    assert_non_null(strstr(answer.body.data, "\"played\""));
+    document_shows(document_get(api_fixture_parse(fixture, &answer), "metadata"),
+                   body == pod_body ? "name=played" : "name=later");
     answer_done(&answer);
-    api_fixture_run(fixture);
-    (void)api_fixture_get(fixture, "/api/v1/pods/default/played");
-    refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 409, "played");
+}
+
+static void remove_played(struct api_fixture *fixture)
+{
+    struct answer answer;
+
     api_fixture_ask(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL,
                     &answer);
     assert_int_equal(answer.status, 200);
     answer_done(&answer);
+}
+
+API_TEST(standalone__creates_and_deletes_pods)
+{
+    create(fixture, pod_body);
     api_fixture_run(fixture);
-    refuses(fixture->admin, "GET", "/api/v1/pods/default/played", NULL, 404, "no pod played");
+    (void)api_fixture_get(fixture, "/api/v1/pods/default/played");
+    refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 409, "played");
+    remove_played(fixture);
+    api_fixture_run(fixture);
+    denies(fixture, "/api/v1/pods/default/played", 404, "no pod played");
     refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL, 404,
             "played");
 }
 
 API_TEST(standalone_objects__come_in_pages_of_one_moment)
 {
-    struct answer answer;
-
     const struct document *first = page(fixture, "/api/v1/standalone/nodes?limit=2", NULL);
     const struct document *second = page(fixture, "/api/v1/standalone/nodes?limit=2", first);
-    assert_int_equal(items(first), 2);
-    assert_string_equal(document_str(item(first, 0), "metadata.name"), "n1");
-    assert_string_equal(document_str(item(first, 0), "kind"), "Node");
+    document_shows(first, "items=2; items.0.metadata.name=n1; items.0.kind=Node");
     assert_non_null(document_at(item(first, 0), "status.allocatable"));
-    assert_int_equal(items(second), 1);
-    assert_null(document_get(second, "continue"));
-    for (int i = 0; i < 2; i++) {
-        const char *body = i == 0 ? pod_body
-                                  : "{\"metadata\":{\"name\":\"later\"},\"spec\":{"
-                                    "\"containers\":[{\"name\":\"c\"}]}}";
-        api_fixture_ask(fixture->admin, "POST", "/api/v1/standalone/pods", body, &answer);
-        assert_int_equal(answer.status, 201);
-        answer_done(&answer);
-    }
+    document_shows(second, "items=1; continue=-");
+    create(fixture, pod_body);
+    create(fixture,
+           "{\"metadata\":{\"name\":\"later\"},\"spec\":{\"containers\":[{\"name\":\"c\"}]}}");
     first = page(fixture, "/api/v1/standalone/pods?limit=1", NULL);
-    assert_string_equal(document_str(item(first, 0), "metadata.name"), "later");
-    api_fixture_ask(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/played", NULL,
-                    &answer);
-    assert_int_equal(answer.status, 200);
-    answer_done(&answer);
+    document_shows(first, "items.0.metadata.name=later");
+    remove_played(fixture);
     second = page(fixture, "/api/v1/standalone/pods?limit=1", first);
-    assert_string_equal(document_str(item(second, 0), "metadata.name"), "played");
-    assert_null(document_get(second, "continue"));
+    document_shows(second, "items.0.metadata.name=played; continue=-");
     api_fixture_run(fixture);
-    refuses(fixture->admin, "GET", "/api/v1/standalone/nodes?continue=6e31", NULL, 400,
-            "it is a token of this list");
-    refuses(fixture->admin, "GET", "/api/v1/standalone/nodes?continue=372e30", NULL, 410,
-            "too old");
+    denies(fixture, "/api/v1/standalone/nodes?continue=6e31", 400, "it is a token of this list");
+    denies(fixture, "/api/v1/standalone/nodes?continue=372e30", 410, "too old");
 }
 
 API_TEST(standalone__refuses_invalid_pods)
 {
-    const struct http_server *http = ((struct api_fixture *)fixture)->admin;
     static const char path[] = "/api/v1/standalone/pods";
 
-    refuses(http, "POST", path, "", 400, "the body is not a Pod");
-    refuses(http, "POST", path, "{", 400, "the body is not a Pod");
-    refuses(http, "POST", path, "[]", 400, "the body is not a Pod");
-    refuses(http, "POST", path, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}", 400,
+    refuses(fixture->admin, "POST", path, "", 400, "the body is not a Pod");
+    refuses(fixture->admin, "POST", path, "{", 400, "the body is not a Pod");
+    refuses(fixture->admin, "POST", path, "[]", 400, "the body is not a Pod");
+    refuses(fixture->admin, "POST", path, "{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\"}}", 400,
             "kind is Node: it is Pod");
-    refuses(http, "POST", path,
+    refuses(fixture->admin, "POST", path,
             "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\",\"namespace\":\"a/../b\"}}", 400,
             "metadata.namespace is");
-    refuses(http, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400, "name is");
-    refuses(http, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400, "name is");
+    refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/a%3Fb", NULL, 400,
+            "name is");
+    refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/%2e%2e", NULL, 400,
+            "name is");
 }
 
 API_TEST(standalone__is_absent_in_a_cluster)
@@ -1316,9 +1219,8 @@ API_TEST(standalone__is_absent_in_a_cluster)
     refuses(fixture->admin, "POST", "/api/v1/standalone/pods", pod_body, 404, "use kubectl");
     refuses(fixture->admin, "DELETE", "/api/v1/standalone/pods/default/a", NULL, 404,
             "use kubectl");
-    refuses(fixture->admin, "GET", "/api/v1/standalone/pods", NULL, 404, "use kubectl");
-    refuses(fixture->admin, "GET", "/api/v1/standalone/nodes", NULL, 404, "use kubectl");
-    const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
-    assert_string_equal(str(summary, "mode"), "cluster");
+    denies(fixture, "/api/v1/standalone/pods", 404, "use kubectl");
+    denies(fixture, "/api/v1/standalone/nodes", 404, "use kubectl");
+    api_fixture_shows(fixture, "/api/v1/summary", "mode=cluster");
     fixture->app.fake = fake;
 }

@@ -58,17 +58,10 @@ API_TEST(summary__names_what_is_not_free)
 
     fill(fixture);
     const struct document *summary = api_fixture_get(fixture, "/api/v1/summary");
-    const struct document *closed = document_get(summary, "closed");
     adds_up(summary);
-    assert_int_equal(number_of(summary, "totalMilli"), 3500);
-    assert_int_equal(number_of(summary, "usedMilli"), 1100);
-    assert_int_equal(number_of(summary, "freeMilli"), 0);
-    assert_int_equal(number_of(summary, "heldMilli"), 1000);
-    assert_int_equal(number_of(summary, "heldGpus"), 1);
-    assert_int_equal(number_of(summary, "unplacedMilli"), 0);
-    assert_int_equal(number_of(closed, "mixed"), 700);
-    assert_int_equal(number_of(closed, "unhealthy"), 400);
-    assert_int_equal(number_of(closed, "cordoned"), 300);
+    document_shows(summary, "totalMilli=3500; usedMilli=1100; freeMilli=0; heldMilli=1000; "
+                            "heldGpus=1; unplacedMilli=0; closed.mixed=700; closed.unhealthy=400; "
+                            "closed.cordoned=300");
     assert_int_equal(sum_of_closed(summary), number_of(summary, "closedMilli"));
     document_each (model, document_get(summary, "models")) {
         adds_up(model);
@@ -128,6 +121,14 @@ static const char *names_of(struct api_fixture *fixture, const char *target)
     return arena_copy(&fixture->arena, (struct text){names.data, names.len});
 }
 
+/* Rows of a target and its names_of(). */
+static void finds_names(struct api_fixture *fixture, const char *const (*row)[2], size_t rows)
+{
+    for (size_t i = 0; i < rows; i++)
+        if (strcmp(names_of(fixture, row[i][0]), row[i][1]) != 0)
+            fail_msg("%s: %s", row[i][0], names_of(fixture, row[i][0]));
+}
+
 static void refuses(struct api_fixture *fixture, const char *target, const char *part)
 {
     struct answer answer;
@@ -163,9 +164,7 @@ API_TEST(nodes__are_filtered_by_model_state_and_namespace)
 
     assert_string_equal(names_of(fixture, NODES "state=open"), "n1 n2 n3");
     fill(fixture);
-    for (size_t i = 0; i < ARRAY_LEN(found); i++)
-        if (strcmp(names_of(fixture, found[i][0]), found[i][1]) != 0)
-            fail_msg("%s: %s", found[i][0], names_of(fixture, found[i][0]));
+    finds_names(fixture, found, ARRAY_LEN(found));
 }
 
 API_TEST(allocations__are_filtered_by_model)
@@ -196,6 +195,13 @@ static void waiting_pod(struct api_fixture *fixture, const char *name, const cha
     api_fixture_filter(fixture, name);
 }
 
+static void three_wait(struct api_fixture *fixture)
+{
+    waiting_pod(fixture, "any", "3000", NULL);
+    waiting_pod(fixture, "big-t4", "600", "T4");
+    waiting_pod(fixture, "none", "100", "H100*");
+}
+
 #define WAITING "/api/v1/waiting?"
 
 API_TEST(waiting_pods__are_filtered_by_reason_and_request)
@@ -213,12 +219,8 @@ API_TEST(waiting_pods__are_filtered_by_reason_and_request)
         {WAITING "namespace=other", ""},
     };
 
-    waiting_pod(fixture, "any", "3000", NULL);
-    waiting_pod(fixture, "big-t4", "600", "T4");
-    waiting_pod(fixture, "none", "100", "H100*");
-    for (size_t i = 0; i < ARRAY_LEN(found); i++)
-        if (strcmp(names_of(fixture, found[i][0]), found[i][1]) != 0)
-            fail_msg("%s: %s", found[i][0], names_of(fixture, found[i][0]));
+    three_wait(fixture);
+    finds_names(fixture, found, ARRAY_LEN(found));
 }
 
 /* Every item that matches is on one of the pages, and no page but the last is short. */
@@ -231,9 +233,7 @@ API_TEST(filter__applies_to_every_page)
                                     document_shown(page, "continue"));
     assert_string_equal(names_of(fixture, next), "n2");
     assert_null(document_get(api_fixture_get(fixture, next), "continue"));
-    waiting_pod(fixture, "any", "3000", NULL);
-    waiting_pod(fixture, "big-t4", "600", "T4");
-    waiting_pod(fixture, "none", "100", "H100*");
+    three_wait(fixture);
     page = api_fixture_get(fixture, WAITING "model=T4,H100&limit=2");
     assert_int_equal(document_get(page, "items")->count, 2);
     next = arena_printf(&fixture->arena, WAITING "model=T4,H100&limit=2&continue=%s",
@@ -299,16 +299,6 @@ API_TEST(waiting_pod__has_each_reason_once)
 
 /* --- usage --- */
 
-/* "namespace/model pods gpus bound reserved whole", for one row. */
-static const char *usage_of(struct api_fixture *fixture, const struct document *row)
-{
-    return arena_printf(
-        &fixture->arena, "%s/%s %lld %lld %lld %lld %lld", document_shown(row, "namespace"),
-        document_shown(row, "model"), (long long)number_of(row, "pods"),
-        (long long)number_of(row, "gpus"), (long long)number_of(row, "boundMilli"),
-        (long long)number_of(row, "reservedMilli"), (long long)number_of(row, "heldGpus"));
-}
-
 static void totals_are_those_of_the_summary(struct api_fixture *fixture)
 {
     const struct document *total = document_get(api_fixture_get(fixture, "/api/v1/usage"), "total");
@@ -326,13 +316,10 @@ API_TEST(usage__adds_up_to_the_summary)
     fill(fixture);
     api_fixture_pod(fixture, "too-large", "900", "n3"); /* bound by others, and no GPU has it */
     totals_are_those_of_the_summary(fixture);
-    const struct document *usage = api_fixture_get(fixture, "/api/v1/usage");
-    const struct document *items = document_get(usage, "items");
-    assert_int_equal(items->count, 2);
-    assert_string_equal(usage_of(fixture, items->first), "default/A100 3 2 900 0 1");
-    assert_int_equal(number_of(items->first, "mib"), 24576 + 49152);
-    assert_int_equal(number_of(document_get(usage, "total"), "pods"), 5);
-    assert_int_equal(number_of(document_get(usage, "total"), "gpus"), 3);
+    api_fixture_shows(fixture, "/api/v1/usage",
+                      "items=2; items.0.namespace=default; items.0.model=A100; items.0.pods=3; "
+                      "items.0.gpus=2; items.0.boundMilli=900; items.0.reservedMilli=0; "
+                      "items.0.heldGpus=1; items.0.mib=73728; total.pods=5; total.gpus=3");
 }
 
 /* Two pods of one namespace on one GPU, and a third of another: one GPU each, and one in total. */
@@ -347,23 +334,20 @@ API_TEST(usage__counts_a_shared_gpu_once)
                      "\"nvidia.com/vgpu\":\"300\"},\"requests\":{\"nvidia.com/vgpu\":\"300\"}}}]},"
                      "\"status\":{\"phase\":\"Running\"}}");
     api_fixture_run(fixture);
-    const struct document *usage = api_fixture_get(fixture, "/api/v1/usage?limit=1");
-    const struct document *total = document_get(usage, "total");
-    assert_string_equal(usage_of(fixture, document_get(usage, "items")->first),
-                        "default/A100 2 1 200 0 0");
-    assert_int_equal(number_of(total, "gpus"), 1);
-    assert_int_equal(number_of(total, "boundMilli"), 500); /* of all pages */
-    usage =
-        api_fixture_get(fixture, arena_printf(&fixture->arena, "/api/v1/usage?limit=1&continue=%s",
-                                              document_shown(usage, "continue")));
-    assert_string_equal(usage_of(fixture, document_get(usage, "items")->first),
-                        "other/A100 1 1 300 0 0");
-    assert_null(document_get(usage, "continue"));
-    usage = api_fixture_get(fixture, "/api/v1/usage?namespace=other&model=a100");
-    assert_int_equal(document_get(usage, "items")->count, 1);
-    assert_int_equal(number_of(document_get(usage, "total"), "boundMilli"), 300);
-    assert_int_equal(
-        document_get(api_fixture_get(fixture, "/api/v1/usage?model=T4"), "items")->count, 0);
+    const struct document *usage = api_fixture_shows(
+        fixture, "/api/v1/usage?limit=1",
+        "items.0.namespace=default; items.0.model=A100; items.0.pods=2; items.0.gpus=1; "
+        "items.0.boundMilli=200; items.0.reservedMilli=0; items.0.heldGpus=0; "
+        "total.gpus=1; total.boundMilli=500"); /* of all pages */
+    api_fixture_shows(fixture,
+                      arena_printf(&fixture->arena, "/api/v1/usage?limit=1&continue=%s",
+                                   document_shown(usage, "continue")),
+                      "items.0.namespace=other; items.0.model=A100; items.0.pods=1; "
+                      "items.0.gpus=1; items.0.boundMilli=300; items.0.reservedMilli=0; "
+                      "items.0.heldGpus=0; continue=-");
+    api_fixture_shows(fixture, "/api/v1/usage?namespace=other&model=a100",
+                      "items=1; total.boundMilli=300");
+    api_fixture_shows(fixture, "/api/v1/usage?model=T4", "items=0");
 }
 
 /* --- plans of moves --- */
@@ -390,22 +374,16 @@ API_TEST(defrag__moves_pods_to_where_bind_places_them)
     assert_int_equal(number_of(plan, "generation"), number_of(summary, "generation"));
     assert_int_equal(number_of(plan, "fragmentMilli"), number_of(summary, "fragmentMilli"));
     assert_int_equal(number_of(plan, "freeMilli"), number_of(summary, "freeMilli"));
-    assert_int_equal(document_get(plan, "moves")->count, 1);
-    assert_int_equal(number_of(plan, "pods"), 3);
-    assert_string_equal(document_shown(move, "name"), "a");
-    assert_string_equal(document_shown(move, "from.node"), "n1");
-    assert_string_equal(document_shown(move, "to.node"), "n2");
-    assert_string_equal(document_shown(document_at(move, "to.charges")->first, "gpu"), "GPU-5f");
-    assert_int_equal(number_of(document_at(move, "to.charges")->first, "milli"), 500);
+    document_shows(plan, "pods=3; moves=1; moves.0.name=a; moves.0.from.node=n1; "
+                         "moves.0.to.node=n2; moves.0.to.charges.0.gpu=GPU-5f; "
+                         "moves.0.to.charges.0.milli=500");
     assert_int_equal(number_of(plan, "fragmentMilli") - number_of(move, "gainMilli"),
                      number_of(plan, "fragmentMilliAfter"));
     assert_true(document_get(plan, "shapes")->count > 0);
     api_fixture_end(fixture, "a");
     api_fixture_pod(fixture, "again", "500", "");
     api_fixture_bind(fixture, "again", "n2");
-    const struct document *again = api_fixture_get(fixture, "/api/v1/pods/default/again");
-    assert_string_equal(document_shown(document_at(again, "allocation.charges")->first, "gpu"),
-                        "GPU-5f");
+    api_fixture_shows(fixture, "/api/v1/pods/default/again", "allocation.charges.0.gpu=GPU-5f");
 }
 
 API_TEST(defrag__requires_a_gain_of_100_milli_by_default)
@@ -413,8 +391,7 @@ API_TEST(defrag__requires_a_gain_of_100_milli_by_default)
     const struct document *plan;
 
     scatter(fixture);
-    plan = api_fixture_get(fixture, "/api/v1/defrag?minGain=1000000");
-    assert_int_equal(document_get(plan, "moves")->count, 0);
+    plan = api_fixture_shows(fixture, "/api/v1/defrag?minGain=1000000", "moves=0");
     assert_int_equal(number_of(plan, "fragmentMilli"), number_of(plan, "fragmentMilliAfter"));
     plan = api_fixture_get(fixture, "/api/v1/defrag");
     document_each (move, document_get(plan, "moves"))
