@@ -132,12 +132,6 @@ class Crowded(harness.unittest.TestCase):
 
 
 class Idle(Crowded):
-    def test_probe__is_answered_beside_260_idle_connections(self):
-        daemon = self.daemon_with()
-        for port in ("probe", "admin"):
-            self.open(daemon, port, 260)
-        self.alive(daemon)
-
     def test_ports__answer_while_another_is_flooded(self):
         daemon = self.daemon_with()
         for flooded, count in (("probe", 600), ("admin", 600), ("webhook", 4100)):

@@ -105,15 +105,6 @@ class Events(unittest.TestCase):
             self.assertRegex(data["at"], r"^2[0-9-]+T[0-9:.]+Z$")
         self.assertEqual(read[-1][2]["result"]["allocation"]["state"], "bound")
 
-    def test_stream__sends_an_event_after_the_lists_show_it(self):
-        stream = self.follow()
-        for number in range(5):
-            name = "web-%d" % number
-            self.daemon.schedule(harness.pod(name, 100))
-            stream.until("confirm", name)
-            held = {item["name"]: item["state"] for item in self.daemon.get("/api/v1/allocations")["items"]}
-            self.assertEqual(held.get(name), "bound")
-
     def test_stream__resumes_where_the_client_stopped(self):
         self.daemon.schedule(harness.pod("web-0", 300))
         first = self.follow("?since=0")

@@ -290,21 +290,6 @@ class BadInput(harness.Story):
             peer.settimeout(harness.PATIENCE)
             self.assertIn(b" 413 ", peer.recv(4096))
 
-    def test_slow_clients__block_no_other(self):
-        peers = []
-        for _ in range(8):
-            peer = socket.create_connection(("127.0.0.1", self.daemon.port["webhook"]), harness.PATIENCE)
-            peer.sendall(b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                         b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
-            peers.append(peer)
-        made = self.daemon.create(harness.pod("beside-the-slow", 100))
-        self.assertTrue(self.daemon.filter(made)["NodeNames"])
-        for peer in peers:  # none of them had to be cut off before
-            peer.setblocking(False)
-            with self.assertRaises(BlockingIOError):
-                peer.recv(1)
-            peer.close()
-
     def test_invalid_annotation__is_refused_by_name(self):
         for key, value in (("gpu-count", "two"), ("gpu-count", "0"), ("gpu-count", "7"), ("gpu-memory", "lots"),
                            ("gpu-memory", "-1Gi"), ("gpu-model", "")):
@@ -313,21 +298,6 @@ class BadInput(harness.Story):
                 _, answer, _ = self.daemon.schedule(harness.pod(name, 600, annotations={"milligpu.io/" + key: value}))
                 texts = "".join(answer["FailedAndUnresolvableNodes"].values())
                 self.assertIn(key, texts)
-
-    def test_concurrent_bind__of_one_pod_binds_once(self):
-        import threading
-        made = self.daemon.create(harness.pod("at-once", 100))
-        self.daemon.filter(made)
-        errors = []
-        threads = [threading.Thread(target=lambda: errors.append(self.daemon.bind(made, "a100-0")))
-                   for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(errors, [""] * 8)
-        items = self.daemon.get("/api/v1/allocations")["items"]
-        self.assertEqual(len([i for i in items if i["name"] == "at-once"]), 1)
 
 
 if __name__ == "__main__":
