@@ -11,13 +11,11 @@ compiler finds the uses of a field: its declaration is changed, and clang names 
 """
 
 import argparse
-import ast
 import collections
 import concurrent.futures
 import importlib.machinery
 import importlib.util
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -31,9 +29,8 @@ C_FOLDERS = ("src", "include", "tests", "bench")
 TABLES = ("tests/mutation/equivalent.txt", "tests/mutation/tried.txt")
 KEPT = ("CHANGELOG.md", "FINDINGS.md", "METRICS.md", "CLI.md", "CONFIG.md", "REST.md", "commands.md", "NODE_REFERENCE.md",
         "public_words.txt", "check_old_words.py")
-BUGS = "tests/seeded_bugs/bugs.py"
-CODE = re.compile(r"->|;|==|\w\(|struct ")
-PYTHON_STRING = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+BUGS = "tests/seeded_bugs/bugs.txt"
+BUG = re.compile(r"^== \w+: (\S+), by .*?(?=^== |\Z)", re.MULTILINE | re.DOTALL)
 WIDTH = 100
 ROUNDS_MAX = 40
 VARIED_MAX = 8
@@ -257,19 +254,20 @@ def rename_quoted(tree: Tree, file: str, pattern: "re.Pattern[str]", new: str) -
     """In the code that the lists of mutants and of seeded bugs quote of a file."""
     for table in (*TABLES[:1], BUGS):
         if table in tree.text:
-            line = rf"^{re.escape(file)} :: .*$" if table != BUGS else r"    Bug\(.*?\n    \)"
-            tree.set(table, re.sub(line, lambda match: quoted(match.group(), table, file, pattern, new), tree.text[table],
-                                   flags=re.MULTILINE | (re.DOTALL if table == BUGS else 0)))
+            line = BUG if table == BUGS else re.compile(rf"^{re.escape(file)} :: .*$", re.MULTILINE)
+            tree.set(table, line.sub(lambda match: quoted(match, table, file, pattern, new), tree.text[table]))
 
 
-def quoted(text: str, table: str, file: str, pattern: "re.Pattern[str]", new: str) -> str:
-    if table != BUGS:
-        head, why = text.rsplit(" :: ", 1)
-        return f"{pattern.sub(new, head)} :: {why}"
-    if f'"{file}"' not in text:
-        return text
-    return re.sub(PYTHON_STRING, lambda string: pattern.sub(new, string.group()) if CODE.search(string.group())
-                  else string.group(), text)
+def quoted(match: "re.Match[str]", table: str, file: str, pattern: "re.Pattern[str]", new: str) -> str:
+    if table == BUGS:
+        return match.group() if match.group(1) != file else renamed_bug(match.group(), lambda line: pattern.sub(new, line))
+    head, why = match.group().rsplit(" :: ", 1)
+    return f"{pattern.sub(new, head)} :: {why}"
+
+
+def renamed_bug(text: str, rename: Callable[[str], str]) -> str:
+    """Only the lines of the file, not the story."""
+    return re.sub(r"^[-+].*$", lambda line: rename(line.group()), text, flags=re.MULTILINE)
 
 
 def rename_names(tree: Tree, entries: List[Entry]) -> None:
@@ -312,14 +310,10 @@ def rename_table(path: str, text: str, rename_for: "Callable[[str], Optional[Cal
 
     if path == BUGS:
         def block(match: "re.Match[str]") -> str:
-            file = re.search(r'"((?:src|include|tests)/[\w/.-]+\.[chdef]+)"', match.group())
-            rename = rename_for(file.group(1)) if file else None
-            if rename is None:
-                return match.group()
-            return re.sub(PYTHON_STRING, lambda string: words(rename, string.group())
-                          if CODE.search(string.group()) else string.group(), match.group())
+            rename = rename_for(match.group(1))
+            return renamed_bug(match.group(), lambda line: words(rename, line)) if rename else match.group()
 
-        return re.sub(r"    Bug\(.*?\n    \)", block, text, flags=re.DOTALL)
+        return BUG.sub(block, text)
     lines = []
     for line in text.splitlines():
         columns = line.split(" :: ")
@@ -607,30 +601,23 @@ def requote_mutants(tree: Tree, renamed: Dict[str, Set[str]]) -> None:
 
 
 def requote_bugs(tree: Tree, renamed: Dict[str, Set[str]]) -> None:
-    edits = []
-    starts = list(itertools.accumulate((len(line) + 1 for line in tree.text[BUGS].split("\n")), initial=0))
-    for call in ast.walk(ast.parse(tree.text[BUGS])):
-        if not isinstance(call, ast.Call) or getattr(call.func, "id", "") != "Bug":
-            continue
-        file, old = ast.literal_eval(call.args[2]), ast.literal_eval(call.args[3])
-        text = tree.text.get(file, "")
+    def requoted(bug: "re.Match[str]") -> str:
+        lines = bug.group().split("\n")
+        taken = [number for number, line in enumerate(lines) if line.startswith("-")]
+        old = "\n".join(lines[number][1:] for number in taken)
+        text = tree.text.get(bug.group(1), "")
         if text.count(old) == 1:
-            continue
+            return bug.group()
         for change in variants(old, renamed):
             loose = r"\s*".join(map(re.escape, re.findall(r"\w+|[^\w\s]", change)))
-            loose = (r"[ ]*" if old[0] == " " else "") + loose + (r"\n" if old[-1] == "\n" else "")
-            places = list(re.finditer(loose, text))
+            places = list(re.finditer((r"[ ]*" if old[0] == " " else "") + loose, text))
             if len(places) == 1:
-                node = call.args[3]
-                edits.append((starts[node.lineno - 1] + node.col_offset, starts[node.end_lineno - 1] + node.end_col_offset,
-                              json.dumps(places[0].group(), ensure_ascii=False)))
-                break
-        else:
-            print(f"seeded bug without its place: {ast.literal_eval(call.args[0])}: {file}")
-    text = tree.text[BUGS]
-    for begin, end, new in sorted(edits, reverse=True):
-        text = text[:begin] + new + text[end:]
-    tree.set(BUGS, text)
+                lines[taken[0]:taken[-1] + 1] = ["-" + line for line in places[0].group().split("\n")]
+                return "\n".join(lines)
+        print(f"seeded bug without its place: {lines[0]}")
+        return bug.group()
+
+    tree.set(BUGS, BUG.sub(requoted, tree.text[BUGS]))
 
 
 def say_rest(tree: Tree, quoted_before: Set[int]) -> None:
