@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import http.client
+import http.server
 import io
 import json
 import os
@@ -41,12 +42,51 @@ def pod(name, milli=None, *, namespace="default", uid=None, annotations=None, co
     }
 
 
+def objects(*items):
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+def node(name, milli, **metadata):
+    """A Node that advertises this much; its GPUs are NAME/gpu-0 and so on."""
+    amounts = {"nvidia.com/vgpu": str(milli)}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}, "spec": {},
+            "status": {"capacity": amounts, "allocatable": amounts}}
+
+
 def running(name, milli, node, **more):
     """A pod that somebody else bound."""
     made = pod(name, milli, **more)
     made["spec"]["nodeName"] = node
     made["status"] = {"phase": "Running"}
     return made
+
+
+ANY_PORTS = ("--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+
+
+def run(*words, program="milligpuctl", env=None, **more):
+    """Runs a program of ours to its end, without the variables of the caller that it would read."""
+    kept = {key: value for key, value in os.environ.items()
+            if key not in ("MILLIGPU_SERVER", "NO_COLOR") and not key.startswith("KUBERNETES_")}
+    done = subprocess.run([BIN / program, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE,
+                          env={**kept, **(env or {})}, **more)
+    if any(word in done.stderr for word in ("Sanitizer", "runtime error", "must:")) or done.returncode < 0:
+        raise AssertionError(f"{program} {words}: {done.returncode}\n{done.stderr}")
+    return done
+
+
+def spoil(ledger, *statements):
+    """Changes rows of a ledger behind the daemon's back, without the triggers that forbid it."""
+    with contextlib.closing(sqlite3.connect(ledger, timeout=PATIENCE, isolation_level=None)) as db:
+        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        db.execute("BEGIN IMMEDIATE")
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            assert db.execute(statement).rowcount > 0, statement
+        for _, sql in triggers:
+            db.execute(sql)
+        db.execute("COMMIT")
 
 
 def pause():
@@ -147,7 +187,6 @@ class Daemon(Logged):
     def ready(self):
         return self.admin("GET", "/readyz")[0] == 200
 
-
     def request(self, port, method, path, body=None, headers=None):
         connection = http.client.HTTPConnection("127.0.0.1", self.port[port], timeout=PATIENCE)
         try:
@@ -167,6 +206,17 @@ class Daemon(Logged):
         if status != 200:
             raise AssertionError(f"GET {path}: {status} {body[:300]}")
         return json.loads(body)
+
+    def doctor(self, name):
+        """A check of doctor; None where it is absent."""
+        return next((check for check in self.get("/api/v1/doctor")["checks"] if check["name"] == name), None)
+
+    def metrics(self):
+        return self.admin("GET", "/metrics")[1].decode()
+
+    def metric(self, name):
+        """The samples whose lines begin like this."""
+        return [line for line in self.metrics().splitlines() if line.startswith(name)]
 
     def view(self, name, namespace="default"):
         """What REST shows of a pod, once the watch has shown it."""
@@ -211,6 +261,9 @@ class Daemon(Logged):
             node = max(json.loads(body), key=lambda host: host["Score"])["Host"]
         error = self.bind(made, node)
         return (node if error == "" else None), error, made
+
+    def ctl(self, *words, **more):
+        return run(*words, "--port-file", self.home / "ports", **more)
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -457,7 +510,46 @@ class ClusterDaemon(Daemon):
         return wrong
 
 
-class Story(unittest.TestCase):
+class Case(unittest.TestCase):
+    """What a test keeps ends with it."""
+
+    def keep(self, thing):
+        """Close a daemon, a server or another thing when the test ends."""
+        self.addCleanup(thing.close)
+        return thing
+
+    def pair(self, *flags, cluster=DEMO):
+        """An API server of this cluster, and milligpud against it."""
+        api = self.keep(Api(cluster))
+        return api, self.keep(ClusterDaemon(api, *flags))
+
+    def http(self, answer):
+        """The address of a server until the test ends; answer(path) returns the status and the body."""
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status, body = answer(self.path)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.addCleanup(server.server_close)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        return f"127.0.0.1:{server.server_port}"
+
+    def scratch(self):
+        """A folder that is removed when the test ends."""
+        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-")
+        self.addCleanup(folder.cleanup)
+        return pathlib.Path(folder.name)
+
+
+class Story(Case):
     """One daemon for the whole class unless a test starts its own."""
 
     cluster = DEMO

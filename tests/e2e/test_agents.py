@@ -2,7 +2,6 @@
 
 import json
 import time
-import unittest
 
 import harness
 from gfd_labels import gfd_labels
@@ -35,12 +34,10 @@ def agent_pod(name, ready=True, uid=None):
     return made
 
 
-class Agents(unittest.TestCase):
+class Agents(harness.Case):
     def start(self, *nodes, pods=(), flags=()):
-        self.api = harness.Api(cluster(*nodes, *pods))
-        self.addCleanup(self.api.close)
-        self.daemon = harness.ClusterDaemon(self.api, f"--keys-namespace={NAMESPACE}", *flags)
-        self.addCleanup(self.daemon.close)
+        self.api = self.keep(harness.Api(cluster(*nodes, *pods)))
+        self.daemon = self.keep(harness.ClusterDaemon(self.api, f"--keys-namespace={NAMESPACE}", *flags))
         return self.daemon
 
     def ready(self, name, ready, uid=None):
@@ -67,14 +64,11 @@ class Agents(unittest.TestCase):
     def drift(self):
         return [(one["kind"], one["node"]) for one in self.daemon.get("/api/v1/drift")["items"]]
 
-    def check(self, name):
-        return next(one for one in self.daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
-
     def test_new_shares__wait_until_the_agent_is_ready_again(self):
         daemon = self.start(gpu_node("n1", vouching("n1")), gpu_node("n2", vouching("n2")),
                             pods=[agent_pod("n1"), agent_pod("n2")])
         self.assertEqual((self.vouch("n1"), self.vouch("n2"), self.drift()), ("vouched", "vouched", []))
-        self.assertEqual(self.check("agents")["text"], "the agents of 2 nodes vouch for their GPUs")
+        self.assertEqual(self.daemon.doctor("agents")["text"], "the agents of 2 nodes vouch for their GPUs")
         ran, _, _ = daemon.schedule(harness.pod("ran", 300), ["n1"])
         self.assertEqual(ran, "n1")
 
@@ -86,7 +80,7 @@ class Agents(unittest.TestCase):
         self.assertEqual(shown["stateText"], "the pod of its agent is not Ready")
         self.assertEqual(self.drift(), [("not_vouched", "n1")])
         self.assertEqual(daemon.get("/api/v1/summary")["closed"]["agent"], 1700)
-        found = self.check("agents")
+        found = self.daemon.doctor("agents")
         self.assertEqual((found["status"], found["text"]), (
             "warning", "the agents of 1 node do not vouch for their GPUs, which take no new shares; node n1: "
             "the pod of its agent is not Ready"))
@@ -193,7 +187,7 @@ class Agents(unittest.TestCase):
     def test_agents__are_optional_when_absent_or_waived(self):
         daemon = self.start(gpu_node("n1"), gpu_node("n2"))
         self.assertEqual((self.vouch("n1"), self.drift()), ("none", []))
-        self.assertEqual(self.check("agents")["text"], "no node needs an agent")
+        self.assertEqual(self.daemon.doctor("agents")["text"], "no node needs an agent")
         self.assertEqual(daemon.schedule(harness.pod("p", 300), ["n1"])[0], "n1")
         self.annotate("n2", vouching("n2"))
         self.becomes("n2", "gone")

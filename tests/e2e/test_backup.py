@@ -10,10 +10,8 @@ import sqlite3
 import stat
 import subprocess
 import tempfile
-import threading
 import time
 import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import harness
 
@@ -21,18 +19,10 @@ CTL = harness.BIN / "milligpuctl"
 NAME = re.compile(r"ledger-\d{8}T\d{6}Z\.db")
 NOBODY = 65534
 DAY = 24 * 60 * 60
+run = harness.run
 
 
-def run(*words, env=None, **more):
-    kept = {k: v for k, v in os.environ.items() if k != "MILLIGPU_SERVER"}
-    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE,
-                          env={**kept, **(env or {})}, **more)
-    if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
-        raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
-    return done
-
-
-class Socket(unittest.TestCase):
+class Socket(harness.Case):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="milligpu-socket-")
         self.addCleanup(self.folder.cleanup)
@@ -40,9 +30,7 @@ class Socket(unittest.TestCase):
         self.server = f"unix:{self.path}"
 
     def start(self, *flags, **more):
-        daemon = harness.Daemon(harness.DEMO, "--admin-socket", str(self.path), *flags, **more)
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(harness.Daemon(harness.DEMO, "--admin-socket", str(self.path), *flags, **more))
 
     def test_milligpuctl__connects_over_the_socket(self):
         daemon = self.start()
@@ -82,9 +70,7 @@ class Socket(unittest.TestCase):
         self.assertFalse(self.path.exists())
 
     def refused(self, path, *says):
-        done = subprocess.run([harness.BIN / "milligpud", "--standalone", harness.DEMO, "--webhook-listen", "127.0.0.1:0",
-                               "--admin-listen", "127.0.0.1:0", "--admin-socket", path],
-                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        done = run("--standalone", harness.DEMO, *harness.ANY_PORTS, "--admin-socket", path, program="milligpud")
         self.assertEqual(done.returncode, 1 if os.path.isabs(path) else 2, done.stderr)
         for word in ("admin_socket", *says):
             self.assertIn(word, done.stderr)
@@ -126,7 +112,7 @@ class Socket(unittest.TestCase):
         self.assertGreater(copy.stat().st_size, 256 << 20)
 
 
-class Doctor(unittest.TestCase):
+class Doctor(harness.Case):
     """doctor knows how old the last backup is. The wall clock of the daemon moves; nobody waits."""
 
     def setUp(self):
@@ -134,8 +120,7 @@ class Doctor(unittest.TestCase):
         self.addCleanup(self.home.cleanup)
 
     def start(self, ledger=None):
-        self.daemon = harness.Daemon(harness.DEMO, env=self.ahead(0), ledger=ledger)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(harness.DEMO, env=self.ahead(0), ledger=ledger))
 
     def ahead(self, seconds):
         return harness.wall_clock(pathlib.Path(self.home.name), seconds)
@@ -169,10 +154,10 @@ class Doctor(unittest.TestCase):
 
     def test_doctor__needs_no_backup_of_a_ledger_in_memory(self):
         self.start()
-        self.assertNotIn("backup", [check["name"] for check in self.daemon.get("/api/v1/doctor")["checks"]])
+        self.assertIsNone(self.daemon.doctor("backup"))
 
 
-class Keep(unittest.TestCase):
+class Keep(harness.Case):
     @classmethod
     def setUpClass(cls):
         cls.home = tempfile.TemporaryDirectory(prefix="milligpu-backups-")
@@ -185,9 +170,7 @@ class Keep(unittest.TestCase):
         cls.home.cleanup()
 
     def setUp(self):
-        where = tempfile.TemporaryDirectory(prefix="milligpu-backups-")
-        self.addCleanup(where.cleanup)
-        self.folder = pathlib.Path(where.name)
+        self.folder = self.scratch()
 
     def back_up(self, keep=3, ahead_s=0, status=0, says=(), server=None, **more):
         env = harness.wall_clock(pathlib.Path(self.home.name), ahead_s)
@@ -265,47 +248,23 @@ class Keep(unittest.TestCase):
         self.nothing_changes(says=["cannot write the file"], restore_signals=False,
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (32768, 32768)))
 
-    def answer_with(self, status, body):
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.addCleanup(server.server_close)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.shutdown)
-        return f"127.0.0.1:{server.server_port}"
-
     def test_keep__removes_only_the_copy_that_fails_its_check(self):
         good = self.folder / "good.db"
         self.assertEqual(run("backup", good, "--server", self.server).returncode, 0)
         whole = good.read_bytes()
         good.unlink()
         for body, says in ((whole[:len(whole) // 2], "not usable"), (b"hello", "not usable"), (b"", "not usable")):
-            self.nothing_changes(server=self.answer_with(200, body), says=[says])
-        self.nothing_changes(server=self.answer_with(503, b'{"detail": "no room for a copy"}'), says=["no room for a copy"])
+            self.nothing_changes(server=self.http(lambda _: (200, body)), says=[says])
+        self.nothing_changes(server=self.http(lambda _: (503, b'{"detail": "no room for a copy"}')), says=["no room for a copy"])
 
     def test_keep__detects_rows_that_contradict_each_other(self):
         self.daemon.schedule(harness.pod("held", 300))
         good = self.folder / "good.db"
         self.assertEqual(run("backup", good, "--server", self.server).returncode, 0)
-        with sqlite3.connect(good) as db:
-            triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger' AND tbl_name = 'share'").fetchall()
-            for name, _ in triggers:
-                db.execute(f"DROP TRIGGER {name}")
-            self.assertEqual(db.execute("UPDATE share SET milli = milli - 1").rowcount, 1)
-            for _, sql in triggers:
-                db.execute(sql)
-        db.close()
+        harness.spoil(good, "UPDATE share SET milli = milli - 1")
         body = good.read_bytes()
         good.unlink()
-        self.nothing_changes(server=self.answer_with(200, body), says=["not usable", 'check "'])
+        self.nothing_changes(server=self.http(lambda _: (200, body)), says=["not usable", 'check "'])
 
     def test_keep__refuses_a_second_run_at_once(self):
         self.put("ledger-20200101T000000Z.db.tmp")

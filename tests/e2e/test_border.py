@@ -11,7 +11,6 @@ import ssl
 import subprocess
 import tempfile
 import time
-import unittest
 
 import harness
 
@@ -98,11 +97,9 @@ class Browsers(harness.Story):
                 self.assertIsNone(self.state(f"hidden-{i}"))
 
 
-class Names(unittest.TestCase):
+class Names(harness.Case):
     def start(self, *flags):
-        daemon = harness.Daemon(harness.DEMO, *flags)
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(harness.Daemon(harness.DEMO, *flags))
 
     def reach(self, daemon, port, host):
         get = f"GET /nothing HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
@@ -128,7 +125,7 @@ class Names(unittest.TestCase):
         self.assertEqual(self.reach(daemon, "webhook", "10.96.0.211:8910"), 403)
 
 
-class Holders(unittest.TestCase):
+class Holders(harness.Case):
     """Two clients with certificates of the same CA: client and server."""
 
     def open(self, *lines):
@@ -136,9 +133,7 @@ class Holders(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.file = pathlib.Path(self.folder.name, "config.yaml")
         self.write(*lines)
-        daemon = harness.Daemon(harness.DEMO, "--config", str(self.file))
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(harness.Daemon(harness.DEMO, "--config", str(self.file)))
 
     def write(self, *lines):
         home = harness.certificates()
@@ -176,12 +171,12 @@ class Holders(unittest.TestCase):
         self.assertEqual(self.ask(daemon, "client")[0], 200)
         self.assertEqual(self.ask(daemon, "server")[0], 200)
         self.assertIn("any client with a certificate of webhook_client_ca can bind pods", daemon.logged())
-        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["webhooks"]
+        found = daemon.doctor("webhooks")
         self.assertEqual(found["status"], "warning")
         self.assertIn("webhook_client_names", found["fix"])
 
 
-class Ends(unittest.TestCase):
+class Ends(harness.Case):
     """/metrics says when the certificate in use ends, also of one that has replaced another."""
 
     def shown(self, daemon):
@@ -204,8 +199,7 @@ class Ends(unittest.TestCase):
             ends.append(ssl.cert_time_to_seconds(shown.strip().removeprefix("notAfter=")))
 
         make(2)
-        daemon = harness.Daemon(harness.DEMO, "--webhook-cert", str(cert), "--webhook-key", str(key))
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(harness.DEMO, "--webhook-cert", str(cert), "--webhook-key", str(key)))
         self.assertEqual(self.shown(daemon), ends)
         self.doctor(daemon, "warning", f"webhook certificate ends at {self.date(ends[0])}")
         make(9)
@@ -219,17 +213,16 @@ class Ends(unittest.TestCase):
         return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(seconds))
 
     def doctor(self, daemon, status, text):
-        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["tls"]
+        found = daemon.doctor("tls")
         self.assertEqual((found["status"], found["text"]), (status, text))
         self.assertEqual("renew it" in found["fix"], status != "ok")
 
     def test_doctor__reports_the_certificate_that_expires_first(self):
         home = harness.certificates()  # for two days
-        daemon = harness.Daemon(harness.DEMO, "--webhook-cert", str(home / "server.crt"), "--webhook-key",
-                                str(home / "server.key"), "--report-listen", "127.0.0.1:0", "--report-cert",
-                                str(home / "client.crt"), "--report-key", str(home / "client.key"),
-                                env=harness.wall_clock(self.clock(), 0))
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(harness.DEMO, "--webhook-cert", str(home / "server.crt"), "--webhook-key",
+                                          str(home / "server.key"), "--report-listen", "127.0.0.1:0", "--report-cert",
+                                          str(home / "client.crt"), "--report-key", str(home / "client.key"),
+                                          env=harness.wall_clock(self.clock(), 0)))
         ends = [ssl.cert_time_to_seconds(subprocess.run(
             ["openssl", "x509", "-in", home / f"{name}.crt", "-noout", "-enddate"], check=True, capture_output=True,
             text=True).stdout.strip().removeprefix("notAfter=")) for name in ("server", "client")]
@@ -240,16 +233,13 @@ class Ends(unittest.TestCase):
                                         f"report certificate {word} at {self.date(ends[1])}")
 
     def clock(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
         return self.home
 
     def test_certificate__has_no_expiry_without_tls(self):
-        daemon = harness.Daemon(harness.DEMO)
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(harness.DEMO))
         self.assertEqual(self.shown(daemon), [])
-        self.assertNotIn("tls", [check["name"] for check in daemon.get("/api/v1/doctor")["checks"]])
+        self.assertIsNone(daemon.doctor("tls"))
 
 
 class Bodies(harness.Story):
@@ -264,8 +254,7 @@ class Bodies(harness.Story):
         before = self.memory()
         peers = []
         for i in range(PEERS):
-            peer = socket.create_connection(("127.0.0.1", self.daemon.port["probe"]), harness.PATIENCE)
-            self.addCleanup(peer.close)
+            peer = self.keep(socket.create_connection(("127.0.0.1", self.daemon.port["probe"]), harness.PATIENCE))
             path = (b"GET /livez", b"POST /livez", b"POST /nowhere")[i % 3]
             peer.sendall(path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
                          b"Content-Length: 4194304\r\n\r\n")

@@ -1,10 +1,8 @@
 """Nodes that kube-scheduler places nobody on: their room is not free, no reserve and no aim of moves."""
 
 import json
-import unittest
 
 import harness
-from test_defrag import run
 
 PRODUCT = "NVIDIA-A100-SXM4-80GB"
 CORDONED = {"unschedulable": True,
@@ -40,24 +38,17 @@ def pod(name, milli, on=None, **spec):
     return made
 
 
-class Closed(unittest.TestCase):
+class Closed(harness.Case):
     def begin(self, *objects, policy=None):
         flags = []
         if policy is not None:
-            folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")
-            self.addCleanup(folder.cleanup)
-            file = harness.pathlib.Path(folder.name) / "policy.yaml"
+            file = self.scratch() / "policy.yaml"
             file.write_text(policy)
             flags = ["--policy", str(file)]
-        self.daemon = harness.Daemon({"apiVersion": "v1", "kind": "List", "items": list(objects)}, *flags)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(harness.objects(*objects), *flags))
 
     def summary(self):
         return self.daemon.get("/api/v1/summary")
-
-    def metric(self, name):
-        body = self.daemon.admin("GET", "/metrics")[1].decode()
-        return [line for line in body.splitlines() if line.startswith(name)]
 
     def waiting(self, made):
         made = self.daemon.create(made)
@@ -69,11 +60,11 @@ class Closed(unittest.TestCase):
         summary = self.summary()
         self.assertEqual((summary["freeMilli"], summary["largestFreeMilli"], summary["closedMilli"]), (0, 0, 4000))
         self.assertEqual(summary["closed"]["cordoned"], 4000)
-        self.assertEqual(self.metric("milligpu_free_milli{"), [f'milligpu_free_milli{{model="{PRODUCT}"}} 0'])
-        self.assertEqual(self.metric("milligpu_largest_free_milli{"),
+        self.assertEqual(self.daemon.metric("milligpu_free_milli{"), [f'milligpu_free_milli{{model="{PRODUCT}"}} 0'])
+        self.assertEqual(self.daemon.metric("milligpu_largest_free_milli{"),
                          [f'milligpu_largest_free_milli{{model="{PRODUCT}"}} 0'])
         self.assertIn(f'milligpu_closed_milli{{reason="cordoned",model="{PRODUCT}"}} 4000',
-                      self.metric("milligpu_closed_milli{"))
+                      self.daemon.metric("milligpu_closed_milli{"))
         shown = {item["name"]: item for item in self.daemon.get("/api/v1/nodes")["items"]}
         self.assertEqual((shown["drained"]["state"], shown["drained"]["freeMilli"]), ("cordoned", 0))
         self.assertIn("kubectl cordon", shown["drained"]["stateText"])
@@ -84,7 +75,7 @@ class Closed(unittest.TestCase):
                          [("cordoned", 1, ["drained"])])
         self.assertFalse(any(verdict["fits"] for verdict in answer["nodes"]))
         self.assertNotIn("4000 milli free", json.dumps(answer))
-        done = run(self.daemon, "pod", "default/new")
+        done = self.daemon.ctl("pod", "default/new")
         self.assertIn("1 node fits, the pod may use none: 1 cordoned", done.stdout)
         # kube-scheduler decides: whom it asks about is granted.
         self.daemon.schedule(pod("daemon", 300, tolerations=TOLERANT), ["drained"])
@@ -96,8 +87,8 @@ class Closed(unittest.TestCase):
             {"uuid": f"GPU-{i}", "index": i, "milli": 1000, "mib": 81920, "model": PRODUCT, "health": health}
             for i, health in enumerate(("ok", "sick: XID 79"))])}
         self.begin(node("well"), sick)
-        shown = sum(int(line.split()[-1]) for line in self.metric("milligpu_unhealthy_gpus{"))
-        said = {check["name"]: check for check in self.daemon.get("/api/v1/doctor")["checks"]}["gpus"]
+        shown = sum(int(line.split()[-1]) for line in self.daemon.metric("milligpu_unhealthy_gpus{"))
+        said = self.daemon.doctor("gpus")
         self.assertEqual((shown, said["status"]), (1, "warning"))
         self.assertTrue(said["text"].startswith("1 of 6 GPUs is unhealthy"), said["text"])
 
@@ -127,7 +118,7 @@ class Closed(unittest.TestCase):
         self.assertEqual(sorted((bar["reason"], bar.get("taint"), bar["names"]) for bar in answer["unusable"]),
                          [("affinity", None, ["g2"]), ("tainted", "nvidia.com/gpu", ["g1"])])
         self.assertEqual(answer["reasons"], [])
-        self.assertIn("2 nodes fit, the pod may use none: ", run(self.daemon, "pod", "default/notebook").stdout)
+        self.assertIn("2 nodes fit, the pod may use none: ", self.daemon.ctl("pod", "default/notebook").stdout)
         answer = self.waiting(pod("fine", 300, nodeSelector={"pool": "b"}))
         self.assertEqual([verdict["name"] for verdict in answer["nodes"] if verdict["fits"]], ["g2"])
 
@@ -136,7 +127,7 @@ class Closed(unittest.TestCase):
         file = self.daemon.home / "pods.json"
         file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [
             pod("plain", 300), pod("tolerant", 300, tolerations=[{"key": "team", "value": "a"}])]}))
-        items = {item["name"]: item for item in json.loads(run(self.daemon, "play", str(file), "-o", "json").stdout)["items"]}
+        items = {item["name"]: item for item in json.loads(self.daemon.ctl("play", str(file), "-o", "json").stdout)["items"]}
         self.assertEqual(items["plain"]["outcome"], "refused", items)
         self.assertEqual((items["tolerant"]["outcome"], items["tolerant"]["node"]), ("placed", "team"))
 
@@ -160,7 +151,7 @@ class Closed(unittest.TestCase):
         for spec, moves in ((CORDONED, False), ({}, True)):
             self.begin(node("good", 2), node("drained", 1, **spec), pod("a", 600, on=("good", 0)),
                        pod("b", 600, on=("good", 1)), pod("c", 400, on=("drained", 0)))
-            done = run(self.daemon, "defrag", "--plan", "--min-gain", "1", "-o", "json")
+            done = self.daemon.ctl("defrag", "--plan", "--min-gain", "1", "-o", "json")
             self.assertEqual(done.returncode, 0, done.stderr)
             plan = json.loads(done.stdout)
             if not moves:

@@ -4,35 +4,21 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
-import os
 import pathlib
-import shutil
 import signal
-import sqlite3
 import stat
-import subprocess
 import tempfile
 import threading
-import time
-import unittest
 
 import harness
 
 
-class Cluster(unittest.TestCase):
+class Cluster(harness.Case):
     def serve(self, cluster=harness.DEMO, *flags):
-        api = harness.Api(cluster, *flags)
-        self.addCleanup(api.close)
-        return api
+        return self.keep(harness.Api(cluster, *flags))
 
     def open(self, api, *flags, **more):
-        daemon = harness.ClusterDaemon(api, *flags, **more)
-        self.addCleanup(daemon.close)
-        return daemon
-
-    def pair(self, *flags):
-        api = self.serve()
-        return api, self.open(api, *flags)
+        return self.keep(harness.ClusterDaemon(api, *flags, **more))
 
 
 class Placing(Cluster):
@@ -47,7 +33,7 @@ class Placing(Cluster):
         signature = api.pod("p")["metadata"]["annotations"]["milligpu.io/signature"]
         self.assertRegex(signature, "^v1:[0-9a-f]{16}:[A-Za-z0-9+/]{86}==$")
         daemon.wait(lambda: signature.split(":")[1] in self.keys(api), "the public key")
-        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["signing"]
+        found = daemon.doctor("signing")
         self.assertEqual(found["status"], "ok", found)
         self.assertFalse(daemon.get(f"/api/v1/nodes/{node}")["agent"])
         self.assertNotIn("required-plugins", json.dumps(api.pod("p")))
@@ -109,7 +95,7 @@ class Placing(Cluster):
         self.assertRegex(daemon.bind(made, node), f"^unbound: .* bound to node {node}, .* delete the pod$")
         self.assertRegex(daemon.filter(made)["Error"], "^unbound: ")
         self.assertEqual(daemon.get(f"/api/v1/nodes/{node}")["usedMilli"], 300)
-        check, = [check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "drift"]
+        check = daemon.doctor("drift")
         self.assertEqual(check["status"], "warning")
         self.assertIn("delete the pods that milligpuctl drift --kind unbound lists", check["fix"])
         api.gone("back")
@@ -160,7 +146,7 @@ class Advice(Cluster):
         for _ in range(2):
             daemon.kill()
             daemon.start()
-            daemon.wait(lambda: b'milligpu_events_total{outcome="ok"} 1' in daemon.admin("GET", "/metrics")[1], "it to be sent again")
+            daemon.wait(lambda: 'milligpu_events_total{outcome="ok"} 1' in daemon.metrics(), "it to be sent again")
         daemon.filter(waits)
         self.assertEqual(len(self.told(api, "")), 3, "the API server knows them by their names")
 
@@ -176,9 +162,7 @@ class Nodes(Cluster):
 
     def test_new_node__takes_pods(self):
         api, daemon = self.pair()
-        amounts = {"nvidia.com/vgpu": "2k"}
-        status, _ = api.request("POST", "/api/v1/nodes", {"metadata": {"name": "new-0"}, "status": {
-            "capacity": amounts, "allocatable": amounts}})
+        status, _ = api.request("POST", "/api/v1/nodes", harness.node("new-0", "2k"))
         self.assertEqual(status, 201)
         daemon.wait(lambda: "new-0" in daemon.nodes(), "the node")
         self.assertEqual(daemon.schedule(harness.pod("first", 2000), ["new-0"])[:2], ("new-0", ""))
@@ -256,9 +240,7 @@ class WhoWeAre(Cluster):
         self.assertEqual(daemon.stop(), 0)
         there = self.serve(harness.DEMO, "--name", "elsewhere")
         daemon.connect(there.url)
-        refused = subprocess.run(
-            [harness.BIN / "milligpud", *daemon.source(), "--webhook-listen", "127.0.0.1:0", "--admin-listen",
-             "127.0.0.1:0", *daemon.flags], capture_output=True, text=True, timeout=harness.PATIENCE)
+        refused = harness.run(*daemon.source(), *harness.ANY_PORTS, *daemon.flags, program="milligpud")
         self.assertEqual(refused.returncode, 1)
         last = refused.stderr.strip().splitlines()[-1]
         self.assertIn("cluster", last)
@@ -269,14 +251,13 @@ class WhoWeAre(Cluster):
         self.assertEqual(daemon.allocation("mine")["state"], "bound")
 
 
-class Hidden(unittest.TestCase):
+class Hidden(harness.Case):
     def test_unreadable_pod__of_the_cluster_file_holds_its_share(self):
         cluster = json.loads(harness.DEMO.read_text())
         cluster["items"].append({**harness.running("hidden", 400, "vm-0", annotations={"milligpu.io/gpu-model": "\0"}, uid="u"),
                                  "spec": {"schedulerName": 300 * "s", "nodeName": "vm-0", "containers": [
                                      {"name": "c", "resources": {"limits": {"nvidia.com/vgpu": "400"}}}]}})
-        daemon = harness.Daemon(cluster)
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(cluster))
         self.assertEqual(daemon.get("/api/v1/pods/default/hidden")["allocation"]["state"], "bound")
 
 
@@ -452,20 +433,12 @@ class Lives(Cluster):
 
 class WrongFiles(Cluster):
     def setUp(self):
-        folder = tempfile.mkdtemp(prefix="milligpu-e2e-")
-        self.addCleanup(shutil.rmtree, folder)
-        self.home = pathlib.Path(folder)
+        self.home = self.scratch()
 
     def refuse(self, *flags):
-        result = subprocess.run(
-            [harness.BIN / "milligpud", "--ledger", self.home / "ledger.db", "--webhook-listen", "127.0.0.1:0",
-             "--admin-listen", "127.0.0.1:0", *flags], capture_output=True, timeout=harness.PATIENCE,
-            env={key: value for key, value in os.environ.items() if not key.startswith("KUBERNETES_")})
-        said = result.stderr.decode()
-        self.assertIn(result.returncode, (1, 2), said)
-        self.assertNotIn("Sanitizer", said)
-        self.assertNotIn("runtime error", said)
-        return said
+        result = harness.run("--ledger", self.home / "ledger.db", *harness.ANY_PORTS, *flags, program="milligpud")
+        self.assertIn(result.returncode, (1, 2), result.stderr)
+        return result.stderr
 
     def kubeconfig(self, content, *words):
         file = self.home / "kubeconfig"

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import unittest
 
 import harness
 from test_ctl import CTL, PODS, run

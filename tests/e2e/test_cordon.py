@@ -2,9 +2,6 @@
 
 import json
 import os
-import pathlib
-import tempfile
-import unittest
 
 import harness
 from test_ctl import run
@@ -39,9 +36,7 @@ esac
 
 class Cordon(harness.Story):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.folder = self.scratch()
         (self.folder / "kubectl").write_text(KUBECTL)
         (self.folder / "kubectl").chmod(0o755)
         (self.folder / "uid").write_text(UID)
@@ -228,12 +223,9 @@ else:
 """
 
 
-class InACluster(unittest.TestCase):
+class InACluster(harness.Case):
     def test_cordon__round_trips_through_kubectl_and_milligpud(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
+        api, daemon = self.pair()
         (daemon.home / "kubectl").write_text(PATCHES)
         (daemon.home / "kubectl").chmod(0o755)
         (daemon.home / "url").write_text(api.url)

@@ -50,10 +50,9 @@ def post(path, body):
             f"Content-Length: {len(raw)}\r\n\r\n").encode() + raw
 
 
-class Crowded(harness.unittest.TestCase):
+class Crowded(harness.Case):
     def setUp(self):
-        self.crowd = contextlib.ExitStack()
-        self.addCleanup(self.crowd.close)
+        self.crowd = self.keep(contextlib.ExitStack())
         self.files(FILES[1])
 
     def files(self, soft):
@@ -62,9 +61,7 @@ class Crowded(harness.unittest.TestCase):
         self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, FILES)
 
     def daemon_with(self, *flags, of=harness.DEMO):
-        daemon = harness.Daemon(of, *flags)
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(harness.Daemon(of, *flags))
 
     def guarded(self, *flags, of=harness.DEMO):
         """A daemon whose webhooks require a client certificate."""
@@ -224,9 +221,7 @@ class Files(Crowded):
                     self.folder.cleanup()
                     raise
 
-        daemon = Limited(harness.DEMO)
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(Limited(harness.DEMO))
 
 
 class Slow(Crowded):

@@ -1,5 +1,6 @@
 """milligpuctl against the real daemon: what an operator types, and what comes back."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,23 +13,14 @@ import tarfile
 import tempfile
 import threading
 import time
-import unittest
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import harness
 
 CTL = harness.BIN / "milligpuctl"
 PODS = harness.SOURCE / "demo/pods.yaml"
 ESCAPE = "\x1b"
-
-
-def run(*words, env=None, program=CTL, stdin=None, cwd=None):
-    kept = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
-    done = subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE, cwd=cwd,
-                          input=stdin, env={**kept, **(env or {})})
-    if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
-        raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
-    return done
+PLUGIN = "kubectl-milligpu"
+run = harness.run
 
 
 class Ctl(harness.Story):
@@ -38,16 +30,16 @@ class Ctl(harness.Story):
     def setUpClass(cls):
         super().setUpClass()
         cls.ports = cls.daemon.home / "ports"
-        cls.played = run("play", PODS, "--port-file", cls.ports, env={"MILLIGPU_SERVER": "127.0.0.1:1"})
+        cls.played = cls.daemon.ctl("play", PODS, env={"MILLIGPU_SERVER": "127.0.0.1:1"})
 
     def ask(self, *words, status=0, **more):
-        done = run(*words, "--port-file", self.ports, **more)
+        done = self.daemon.ctl(*words, **more)
         self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
         self.assertNotIn(ESCAPE, done.stdout + done.stderr)
         return done.stdout
 
     def refuse(self, *words, status, says):
-        done = run(*words, "--port-file", self.ports)
+        done = self.daemon.ctl(*words)
         self.assertEqual(done.returncode, status, (words, done.stdout, done.stderr))
         self.assertTrue(done.stderr.startswith("milligpuctl: "), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
@@ -120,7 +112,7 @@ class Ctl(harness.Story):
                  for gpu in node["gpus"]}
         self.assertEqual(shown, held)
         self.assertEqual(self.ask("top", "-A"), self.ask("top"))
-        done = run("nodes", "--model", "V100", "--port-file", self.ports)
+        done = self.daemon.ctl("nodes", "--model", "V100")
         self.assertEqual((done.returncode, done.stderr), (0, "nothing matches\n"))
 
     def test_usage__adds_up_to_the_summary(self):
@@ -132,14 +124,20 @@ class Ctl(harness.Story):
         self.assertEqual({row[0] for row in self.rows("usage", "--no-headers", "-n", "research")}, {"research"})
         self.assertIn(f"= {summary['usedMilli']} milli", self.ask("usage"))
 
-    def test_top_watch__runs_until_interrupted(self):
-        process = subprocess.Popen([CTL, "top", "--watch", "--no-headers", "--port-file", self.ports],
-                                   stdout=subprocess.PIPE, text=True)
+    @contextlib.contextmanager
+    def watching(self, *words):
+        """`top --watch`, interrupted at the end."""
+        process = subprocess.Popen([CTL, "top", "--watch", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
         try:
-            frames = [process.stdout.readline() for _ in range(14)]
+            yield process
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=harness.PATIENCE)
+            process.said = process.communicate(timeout=harness.PATIENCE)[1]
+
+    def test_top_watch__runs_until_interrupted(self):
+        with self.watching("--no-headers", "--port-file", self.ports) as process:
+            frames = [process.stdout.readline() for _ in range(14)]
         self.assertEqual(frames[0], frames[13])
 
     def lines_until(self, process, wanted):
@@ -152,14 +150,11 @@ class Ctl(harness.Story):
         self.fail("it has ended: " + process.stderr.read())
 
     def test_top_watch__redraws_on_a_change(self):
-        daemon = harness.Daemon()
-        self.addCleanup(daemon.close)
-        process = subprocess.Popen([CTL, "top", "--watch", "--server", f"127.0.0.1:{daemon.port['admin']}"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
+        daemon = self.keep(harness.Daemon())
+        with self.watching("--server", f"127.0.0.1:{daemon.port['admin']}") as process:
             self.lines_until(process, "13 GPUs: ")
             self.lines_until(process, "13 GPUs: ")  # the stream has begun
-            daemon.wait(lambda: b"\nmilligpu_streams 1\n" in daemon.admin("GET", "/metrics")[1], "its stream")
+            daemon.wait(lambda: "\nmilligpu_streams 1\n" in daemon.metrics(), "its stream")
             for number in range(5):  # a busy machine may miss it now and then
                 self.lines_until(process, "13 GPUs: ")
                 drawn = time.monotonic()
@@ -169,39 +164,19 @@ class Ctl(harness.Story):
                 if time.monotonic() - drawn < 3:
                     break
             else:
-                self.fail("a picture is drawn every 5 s only, as if there were no news")
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=harness.PATIENCE)
+                self.fail("a picture is drawn every 5 s only, as if nothing had changed")
 
     def test_top_watch__polls_without_an_event_stream(self):
-        class Old(BaseHTTPRequestHandler):
-            answers = {"/api/v1/nodes": {"items": []}, "/api/v1/summary": {"nodes": 7, "ready": True}}
+        answers = {"/api/v1/nodes": {"items": []}, "/api/v1/summary": {"nodes": 7, "ready": True}}
 
-            def do_GET(self):
-                answer = self.answers.get(self.path.split("?")[0])
-                body = json.dumps(answer or {"detail": "nothing is there"}).encode()
-                self.send_response(200 if answer else 404)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def old(path):
+            answer = answers.get(path.split("?")[0])
+            return 200 if answer else 404, json.dumps(answer or {"detail": "nothing is there"}).encode()
 
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Old)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
-        process = subprocess.Popen([CTL, "top", "--watch", "--server", f"127.0.0.1:{server.server_port}"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
+        with self.watching("--server", self.http(old)) as process:
             for _ in range(3):
                 self.lines_until(process, "7 nodes")
-        finally:
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=harness.PATIENCE)
-        self.assertEqual(said.count("no stream of events here (HTTP status 404): asking every 2 seconds"), 1, said)
+        self.assertEqual(process.said.count("no stream of events here (HTTP status 404): asking every 2 seconds"), 1, process.said)
 
     def test_nodes__print_in_every_format(self):
         self.assertEqual([row[0] for row in self.rows("nodes")], ["NAME", "a100-0", "t4-0", "vm-0"])
@@ -265,7 +240,7 @@ class Ctl(harness.Story):
         self.refuse("history", "GPU-1a2b", status=1, says=["no GPU and no pod GPU-1a2b in namespace default is"])
 
     def test_history__shows_deleted_pods(self):
-        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("leaves", 100)))
+        done = self.daemon.ctl("play", "-", input=json.dumps(harness.pod("leaves", 100)))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
         time.sleep(1.1)
@@ -341,37 +316,22 @@ class Ctl(harness.Story):
             self.assertEqual(sorted(os.listdir(folder)), ["d.tar", "ledger.db"])
 
     def test_diagnostics__name_the_missing_part_and_keep_the_others(self):
-        class Ill(BaseHTTPRequestHandler):
-            def do_GET(self):
-                bad = self.path.startswith(("/api/v1/backup", "/api/v1/waiting"))
-                body = b'{"status":413,"detail":"it is too large"}' if bad else b'{"items":[]}'
-                self.send_response(413 if bad else 200)
-                self.send_header("Content-Type", "application/problem+json" if bad else "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def ill(path):
+            bad = path.startswith(("/api/v1/backup", "/api/v1/waiting"))
+            return (413, b'{"status":413,"detail":"it is too large"}') if bad else (200, b'{"items":[]}')
 
-            def log_message(self, *_):
-                pass
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Ill) as server, tempfile.TemporaryDirectory() as folder:
-            thread = threading.Thread(target=server.serve_forever)
-            thread.start()
-            archive = pathlib.Path(folder, "d.tar")
-            done = run("diagnostics", archive, "--server", f"127.0.0.1:{server.server_port}")
-            server.shutdown()
-            thread.join()
-            self.assertEqual(done.returncode, 1, done.stderr)
-            self.assertEqual([line.split(":")[1] for line in done.stderr.splitlines()],
-                             [" waiting.json is missing", " ledger.db is missing"])
-            parts = self.parts_of(archive)
-            self.assertIn(b"it is too large", parts["ledger.db.error"])
-            self.assertIn(b"it is too large", parts["waiting.json.error"])
-            self.assertEqual(json.loads(parts["nodes.json"]), {"items": []})
-        with tempfile.TemporaryDirectory() as folder:
-            done = run("diagnostics", folder + "/d.tar", "--server", "127.0.0.1:1", "--without-ledger")
-            self.assertEqual(done.returncode, 1)
-            self.refuse("diagnostics", folder + "/no/d.tar", status=1, says=["no/d.tar"])
+        folder = self.scratch()
+        done = run("diagnostics", folder / "d.tar", "--server", self.http(ill))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual([line.split(":")[1] for line in done.stderr.splitlines()],
+                         [" waiting.json is missing", " ledger.db is missing"])
+        parts = self.parts_of(folder / "d.tar")
+        self.assertIn(b"it is too large", parts["ledger.db.error"])
+        self.assertIn(b"it is too large", parts["waiting.json.error"])
+        self.assertEqual(json.loads(parts["nodes.json"]), {"items": []})
+        done = run("diagnostics", folder / "e.tar", "--server", "127.0.0.1:1", "--without-ledger")
+        self.assertEqual(done.returncode, 1)
+        self.refuse("diagnostics", folder / "no/d.tar", status=1, says=["no/d.tar"])
 
     def test_check_config__needs_no_daemon(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -420,29 +380,29 @@ class Ctl(harness.Story):
                 with self.subTest(name):
                     file = pathlib.Path(folder, name)
                     file.write_text(text)
-                    done = run("play", file, "--port-file", self.ports)
+                    done = self.daemon.ctl("play", file)
                     self.assertEqual(done.returncode, 1)
                     self.assertIn(says, done.stderr)
-            self.assertIn("web", run("play", folder + "/service.yaml", "--port-file", self.ports).stderr)
+            self.assertIn("web", self.daemon.ctl("play", folder + "/service.yaml").stderr)
             self.refuse("play", folder + "/none.yaml", status=1, says=["none.yaml"])
 
     def test_play__continues_after_an_error_and_reports_it(self):
         twice = "\n---\n".join(json.dumps(harness.pod(name, 100)) for name in ("again", "again", "after"))
-        done = run("play", "-", "--port-file", self.ports, "-o", "json", stdin=twice)
+        done = self.daemon.ctl("play", "-", "-o", "json", input=twice)
         self.assertEqual(done.returncode, 1)
         self.assertEqual([item["outcome"] for item in json.loads(done.stdout)["items"]],
                          ["placed", "failed", "placed"])
-        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("plain", None)))
+        done = self.daemon.ctl("play", "-", input=json.dumps(harness.pod("plain", None)))
         self.assertEqual(done.returncode, 0)
         self.assertIn("skipped", done.stdout)
-        done = run("play", "-", "--port-file", self.ports, "--webhook", "127.0.0.1:1",
-                   stdin=json.dumps(harness.pod("lost", 100)))
+        done = self.daemon.ctl("play", "-", "--webhook", "127.0.0.1:1",
+                   input=json.dumps(harness.pod("lost", 100)))
         self.assertEqual(done.returncode, 1)
         self.assertIn("127.0.0.1:1", done.stdout)
         self.forget("again", "after", "plain", "lost")
 
     def test_impossible_request__gets_advice(self):
-        done = run("play", "-", "--port-file", self.ports, stdin=json.dumps(harness.pod("odd", 1500)))
+        done = self.daemon.ctl("play", "-", input=json.dumps(harness.pod("odd", 1500)))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"default/odd +refused .*1000 or 2000")
         self.forget("odd")
@@ -490,7 +450,7 @@ class Ctl(harness.Story):
         self.assertIn("cannot write", done.stderr)
 
 
-class Pages(unittest.TestCase):
+class Pages(harness.Case):
     def test_lists__are_followed_to_the_last_page(self):
         cluster = json.loads(harness.DEMO.read_text())
         model = cluster["items"][2]
@@ -498,8 +458,7 @@ class Pages(unittest.TestCase):
             node = json.loads(json.dumps(model))
             node["metadata"].update(name=f"n{i:04}", uid=f"uid-{i}")
             cluster["items"].append(node)
-        daemon = harness.Daemon(cluster)
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(cluster))
         done = run("nodes", "-o", "name", "--server", f"127.0.0.1:{daemon.port['admin']}")
         self.assertEqual(done.returncode, 0, done.stderr)
         names = done.stdout.splitlines()
@@ -507,27 +466,35 @@ class Pages(unittest.TestCase):
         self.assertEqual(names, sorted(set(names)))
 
 
-class Plugin(unittest.TestCase):
+class Plugin(harness.Case):
     """`kubectl milligpu` with a kubectl that forwards to the real daemon."""
 
     def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-        self.env = {"PATH": f"{self.folder.name}:{os.environ['PATH']}"}
+        self.folder = self.scratch()
+        self.env = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
+        self.daemon = self.keep(harness.Daemon())
+
+    def plugin(self, *words, status=0):
+        done = run(*words, env=self.env, program=PLUGIN)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def forwards(self, script):
+        """A kubectl that forwards a port to a daemon, and does this otherwise."""
+        self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{self.daemon.port["admin"]} -> 8911"\n'
+                     f"exec sleep 100;; esac\n{script}\n")
 
     def kubectl(self, script):
-        file = pathlib.Path(self.folder.name, "kubectl")
+        file = self.folder / "kubectl"
         file.write_text("#!/bin/sh\n" + script)
         file.chmod(0o755)
 
     def test_plugin__forwards_a_port_and_closes_it(self):
-        daemon = harness.Daemon()
-        self.addCleanup(daemon.close)
-        said = pathlib.Path(self.folder.name, "said")
-        self.kubectl(f'echo "$$ $*" > {said}\necho "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
+        said = self.folder / "said"
+        self.kubectl(f'echo "$$ $*" > {said}\necho "Forwarding from 127.0.0.1:{self.daemon.port["admin"]} -> 8911"\n'
                      "exec sleep 100\n")
         done = run("nodes", "-o", "name", "--context", "c1", "--milligpu-namespace", "gpus", env=self.env,
-                   program=harness.BIN / "kubectl-milligpu")
+                   program=PLUGIN)
         self.assertEqual(done.stdout, "node/a100-0\nnode/t4-0\nnode/vm-0\n", done.stderr)
         pid, arguments = said.read_text().split(" ", 1)
         self.assertEqual(arguments.strip(), "--context c1 --namespace gpus port-forward statefulset/milligpu :8911")
@@ -536,23 +503,17 @@ class Plugin(unittest.TestCase):
 
     def test_plugin__reports_a_kubectl_failure(self):
         self.kubectl('echo "error: no such namespace" >&2\nexit 1\n')
-        done = run("nodes", env=self.env, program=harness.BIN / "kubectl-milligpu")
-        self.assertEqual(done.returncode, 1)
+        done = self.plugin("nodes", status=1)
         self.assertIn("no such namespace", done.stderr)
         self.assertIn("port-forward", done.stderr)
 
     def test_plugin__selects_nodes_by_label(self):
-        daemon = harness.Daemon()
-        self.addCleanup(daemon.close)
-        said = pathlib.Path(self.folder.name, "said")
-        self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
-                     f'exec sleep 100;; esac\nprintf "%s\\n" "$*" > {said}\n'
-                     'case "$*" in *"get pods"*) echo research/two-halves; echo batch/wants-h100;; *) echo t4-0; echo other;; esac\n')
+        said = self.folder / "said"
+        self.forwards(f'printf "%s\\n" "$*" > {said}\n'
+                      'case "$*" in *"get pods"*) echo research/two-halves; echo batch/wants-h100;; *) echo t4-0; echo other;; esac')
 
         def ask(*words):
-            done = run(*words, env=self.env, program=harness.BIN / "kubectl-milligpu")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            return done.stdout
+            return self.plugin(*words).stdout
 
         self.assertEqual(ask("nodes", "-o", "name", "-l", "zone in (a,b),!old", "--context", "c1"), "node/t4-0\n")
         self.assertEqual(said.read_text().strip(), "--context c1 get nodes --output=jsonpath={range .items[*]}"
@@ -564,34 +525,27 @@ class Plugin(unittest.TestCase):
         self.assertIn("get pods --all-namespaces", said.read_text())
 
     def test_plugin__reports_a_refused_or_unanswered_selector(self):
-        daemon = harness.Daemon()
-        self.addCleanup(daemon.close)
-        self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
-                     'exec sleep 100;; esac\necho "error: bad selector" >&2\nexit 1\n')
-        done = run("nodes", "-l", "=", env=self.env, program=harness.BIN / "kubectl-milligpu")
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.forwards('echo "error: bad selector" >&2\nexit 1')
+        done = self.plugin("nodes", "-l", "=", status=1)
+        self.assertEqual(done.stdout, "")
         self.assertIn("bad selector", done.stderr)
         self.assertIn("kubectl failed; its message is above", done.stderr)
         # A server that is named may be another cluster than kubectl's; this one is standalone and knows labels itself.
         done = run("nodes", "-o", "name", "-l", "nvidia.com/gpu.product=Tesla-T4", "--server",
-                   f"127.0.0.1:{daemon.port['admin']}", env=self.env, program=harness.BIN / "kubectl-milligpu")
+                   f"127.0.0.1:{self.daemon.port['admin']}", env=self.env, program=PLUGIN)
         self.assertEqual((done.returncode, done.stdout), (0, "node/t4-0\n"), done.stderr)
 
     def test_plugin__takes_the_namespace_of_the_context(self):
-        daemon = harness.Daemon()
-        self.addCleanup(daemon.close)
         for namespace in ("team-a", "default"):
-            self.assertIsNotNone(daemon.schedule(harness.pod("r1", 300, namespace=namespace))[0])
-        said = pathlib.Path(self.folder.name, "said")
+            self.assertIsNotNone(self.daemon.schedule(harness.pod("r1", 300, namespace=namespace))[0])
+        said = self.folder / "said"
 
         def kubectl(namespace):
-            self.kubectl(f'case "$*" in *port-forward*) echo "Forwarding from 127.0.0.1:{daemon.port["admin"]} -> 8911"\n'
-                         f'exec sleep 100;; esac\necho "$*" >> {said}\n{namespace}\n')
+            self.forwards(f'echo "$*" >> {said}\n{namespace}')
             said.write_text("")
 
         def pod(*words, status=0):
-            done = run(*words, "-o", "name", env=self.env, program=harness.BIN / "kubectl-milligpu")
-            self.assertEqual(done.returncode, status, done.stderr)
+            done = self.plugin(*words, "-o", "name", status=status)
             return done.stdout, done.stderr
 
         kubectl("printf team-a")
@@ -613,13 +567,13 @@ class Plugin(unittest.TestCase):
         self.assertIn("the namespace of the context is not known", err)
         # milligpuctl by its own name knows no contexts.
         said.write_text("")
-        self.assertEqual(run("pod", "r1", "-o", "name", "--server", f"127.0.0.1:{daemon.port['admin']}", env=self.env).stdout,
+        self.assertEqual(run("pod", "r1", "-o", "name", "--server", f"127.0.0.1:{self.daemon.port['admin']}", env=self.env).stdout,
                          "pod/default/r1\n")
         self.assertEqual(said.read_text(), "")
 
     def test_plugin__needs_no_kubectl_with_a_server_flag(self):
         self.kubectl("echo called >&2; exit 1\n")
-        done = run("nodes", "--server", "127.0.0.1:1", env=self.env, program=harness.BIN / "kubectl-milligpu")
+        done = run("nodes", "--server", "127.0.0.1:1", env=self.env, program=PLUGIN)
         self.assertNotIn("called", done.stderr)
 
 
@@ -627,12 +581,11 @@ def http(body, status="200 OK"):
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode()
 
 
-class OddServers(unittest.TestCase):
+class OddServers(harness.Case):
     """A server that is not milligpud must not be taken for one, nor make milligpuctl wait for ever."""
 
     def answer(self, bytes_, *words):
-        listener = socket.create_server(("127.0.0.1", 0))
-        self.addCleanup(listener.close)
+        listener = self.keep(socket.create_server(("127.0.0.1", 0)))
 
         def serve():
             try:

@@ -1,25 +1,14 @@
 """A plan of moves on the real daemon: what it says, and that following it in its order comes true."""
 
 import json
-import os
-import subprocess
-import unittest
 
 import harness
 
-CTL = harness.BIN / "milligpuctl"
 
 
-def run(daemon, *words):
-    env = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
-    return subprocess.run([CTL, *words, "--port-file", daemon.home / "ports"], capture_output=True, text=True,
-                          timeout=harness.PATIENCE, env=env)
-
-
-class Defrag(unittest.TestCase):
+class Defrag(harness.Case):
     def setUp(self):
-        self.daemon = harness.Daemon()
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon())
 
     def scatter(self):
         """Two shares on each of six GPUs; then one of them goes, a larger one here, a smaller one there."""
@@ -41,7 +30,7 @@ class Defrag(unittest.TestCase):
         return None
 
     def plan(self, *words):
-        done = run(self.daemon, "defrag", "--plan", "-o", "json", *words)
+        done = self.daemon.ctl("defrag", "--plan", "-o", "json", *words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
@@ -64,26 +53,26 @@ class Defrag(unittest.TestCase):
     def test_table__shows_the_same_plan(self):
         self.scatter()
         plan = self.plan("--moves", "2", "--min-gain", "1")
-        done = run(self.daemon, "defrag", "--plan", "--moves", "2", "--min-gain", "1")
+        done = self.daemon.ctl("defrag", "--plan", "--moves", "2", "--min-gain", "1")
         rows = [line.split() for line in done.stdout.splitlines()[1:len(plan["moves"]) + 1]]
         self.assertEqual([row[:2] + row[-1:] for row in rows],
                          [[move["namespace"], move["name"], str(move["gainMilli"])] for move in plan["moves"]])
         self.assertIn(f"fragment: {plan['fragmentMilli']} of {plan['freeMilli']} free milli now", done.stdout)
         self.assertIn("Nothing was moved.", done.stdout)
-        names = run(self.daemon, "defrag", "--plan", "--moves", "2", "--min-gain", "1", "-o", "name").stdout.split()
+        names = self.daemon.ctl("defrag", "--plan", "--moves", "2", "--min-gain", "1", "-o", "name").stdout.split()
         self.assertEqual(names, [f"pod/default/{move['name']}" for move in plan["moves"]])
 
     def test_defrag__never_acts_and_says_so(self):
         self.scatter()
         before = self.daemon.get("/api/v1/allocations")
-        done = run(self.daemon, "defrag")
+        done = self.daemon.ctl("defrag")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertIn("write defrag --plan", done.stderr)
         self.plan()
         self.assertEqual(self.daemon.get("/api/v1/allocations"), before)
 
     def test_idle_cluster__has_nothing_to_gain(self):
-        done = run(self.daemon, "defrag", "--plan")
+        done = self.daemon.ctl("defrag", "--plan")
         self.assertEqual(done.returncode, 0)
         self.assertTrue(done.stderr.startswith("no moves: "), done.stderr)
 

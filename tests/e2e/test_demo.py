@@ -8,17 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
-import unittest
 
 import harness
 
 
-class Demo(unittest.TestCase):
+class Demo(harness.Case):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-demo-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
         shutil.copy(harness.SOURCE / "demo.sh", self.home)
         shutil.copytree(harness.SOURCE / "demo", self.home / "demo")
         (self.home / "build/release").mkdir(parents=True)
@@ -29,8 +25,7 @@ class Demo(unittest.TestCase):
             file.write_text("#!/bin/sh\n")
             file.chmod(0o755)
         # The demo takes other ports than the usual ones, which this machine may need.
-        taken = socket.socket()
-        self.addCleanup(taken.close)
+        taken = self.keep(socket.socket())
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             taken.bind(("127.0.0.1", 8910))

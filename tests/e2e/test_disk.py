@@ -5,20 +5,15 @@ import contextlib
 import pathlib
 import resource
 import subprocess
-import tempfile
-import unittest
 
 import harness
 
 ROOM = 128 * 1024  # enough for a few more commits
 
 
-class FullDisk(unittest.TestCase):
+class FullDisk(harness.Case):
     def open(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
+        api, daemon = self.pair()
         return api, daemon
 
     def little_room(self, daemon):
@@ -113,27 +108,24 @@ class FullDisk(unittest.TestCase):
         """A daemon whose ledger is on a volume of its own; returns that folder as this process sees it, too."""
         if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0:
             self.skipTest("volumes cannot be mounted here")
-        api = harness.Api()
-        self.addCleanup(api.close)
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-")
-        self.addCleanup(folder.cleanup)
+        api = self.keep(harness.Api())
+        folder = self.scratch()
 
         class OnVolume(harness.ClusterDaemon):
             before = ["unshare", "-m", "sh", "-ec",
-                      f'mount -t tmpfs -o size={mib}m none {folder.name}; exec "$@"', "sh"]
+                      f'mount -t tmpfs -o size={mib}m none {folder}; exec "$@"', "sh"]
 
             def prepare(self, flags, ledger=None, env=None):
-                super().prepare(flags, f"{folder.name}/volume.db", env)
+                super().prepare(flags, f"{folder}/volume.db", env)
 
-        daemon = OnVolume(api)
-        self.addCleanup(daemon.close)
-        return api, daemon, pathlib.Path(f"/proc/{daemon.process.pid}/root{folder.name}")
+        daemon = self.keep(OnVolume(api))
+        return api, daemon, pathlib.Path(f"/proc/{daemon.process.pid}/root{folder}")
 
     def test_full_volume__uses_the_ballast_for_releases(self):
         api, daemon, volume = self.on_a_volume(80)
         ballast = volume / "volume.db.ballast"
         self.assertEqual(ballast.stat().st_blocks * 512, 10 << 20)  # an eighth of the volume, at most 16 MiB
-        self.assertIn(f"\nmilligpu_ledger_max_bytes {64 << 20}\n".encode(), daemon.admin("GET", "/metrics")[1])
+        self.assertIn(f"\nmilligpu_ledger_max_bytes {64 << 20}\n", daemon.metrics())
         self.assertEqual(daemon.schedule(harness.pod("ends", 300), ["t4-0"])[1], "")
         with open(volume / "filler", "wb", buffering=0) as filler:
             with contextlib.suppress(OSError):  # until there is no room
@@ -147,7 +139,7 @@ class FullDisk(unittest.TestCase):
         daemon.forgets("ends")  # while the volume is full
         self.assertIn("disk of the ledger is full", daemon.bind(made, "a100-0"))
         self.assertIn(b"[-]ledger-size failed: the disk of the ledger is full", daemon.admin("GET", "/readyz")[1])
-        found = {check["name"]: check for check in daemon.get("/api/v1/doctor")["checks"]}["ledger"]
+        found = daemon.doctor("ledger")
         self.assertEqual(found["status"], "failed")
         self.assertIn("free 32 MiB on the volume of the ledger", found["fix"])
         (volume / "filler").unlink()
@@ -158,8 +150,7 @@ class FullDisk(unittest.TestCase):
         daemon.knows(made["metadata"]["name"])
 
     def test_ledger_limit__is_refused_when_too_small(self):
-        done = subprocess.run([harness.BIN / "milligpud", "--check-config", "--ledger-max-bytes", "67108863"],
-                              capture_output=True, text=True, check=False)
+        done = harness.run("--check-config", "--ledger-max-bytes", "67108863", program="milligpud")
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("ledger_max_bytes: must be at least 67108864 (64 MiB), or 0", done.stderr + done.stdout)
 

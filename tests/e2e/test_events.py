@@ -1,10 +1,7 @@
 """GET /api/v1/events: what changes in the ledger as server-sent events, read as a client reads them."""
 
-import contextlib
 import json
 import socket
-import sqlite3
-import unittest
 
 import harness
 
@@ -12,10 +9,7 @@ STREAMS = 16
 
 
 def cluster():
-    amounts = {"nvidia.com/vgpu": "4000"}
-    return {"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
-         "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta")]}
+    return harness.objects(harness.node("alpha", 4000), harness.node("beta", 4000))
 
 
 class Stream:
@@ -76,20 +70,14 @@ class Stream:
         self.socket.close()
 
 
-class Events(unittest.TestCase):
+class Events(harness.Case):
     ledger = "ledger.db"
 
     def setUp(self):
-        self.daemon = harness.Daemon(cluster(), ledger=self.ledger)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(cluster(), ledger=self.ledger))
 
     def follow(self, query="", **headers):
-        stream = Stream(self.daemon, query, **headers)
-        self.addCleanup(stream.close)
-        return stream
-
-    def metric(self, line):
-        return line in self.daemon.admin("GET", "/metrics")[1].decode()
+        return self.keep(Stream(self.daemon, query, **headers))
 
     def test_stream__sends_each_change_with_its_number(self):
         stream = self.follow()
@@ -141,10 +129,10 @@ class Events(unittest.TestCase):
         over = self.follow()
         self.assertEqual(over.status, 503)
         self.assertIn("16 streams are open already", json.loads(over.text())["detail"])
-        self.daemon.wait(lambda: self.metric("\nmilligpu_streams 16\n"), "the number in the metrics")
+        self.daemon.wait(lambda: "\nmilligpu_streams 16\n" in self.daemon.metrics(), "the number in the metrics")
         self.assertEqual(self.daemon.admin("GET", "/api/v1/summary")[0], 200, "no thread is held")
         streams[3].close()
-        self.daemon.wait(lambda: self.metric('milligpu_streams_ended_total{cause="gone"} 1\n'), "the place")
+        self.daemon.wait(lambda: 'milligpu_streams_ended_total{cause="gone"} 1\n' in self.daemon.metrics(), "the place")
         self.assertEqual(self.follow().status, 200)
         self.daemon.schedule(harness.pod("web-0", 100))
         streams[15].until("confirm", "web-0")
@@ -156,7 +144,7 @@ class Events(unittest.TestCase):
         for number in range(20):
             self.assertIsNotNone(self.daemon.schedule(harness.pod("web-%d" % number, 100))[0])
             quick.until("confirm", "web-%d" % number)
-        self.assertTrue(self.metric("\nmilligpu_streams 2\n"), "its own is open all that time")
+        self.assertIn("\nmilligpu_streams 2\n", self.daemon.metrics(), "its own is open all that time")
 
     def test_shutdown__ends_the_streams(self):
         streams = [self.follow() for _ in range(4)]
@@ -170,7 +158,7 @@ class Events(unittest.TestCase):
         for _ in range(3):
             status, body, headers = self.daemon.request("admin", "HEAD", "/api/v1/events", None, {})
             self.assertEqual((status, body, headers["Content-Type"]), (200, b"", "text/event-stream"))
-        self.daemon.wait(lambda: self.metric("\nmilligpu_streams 0\n"), "no stream")
+        self.daemon.wait(lambda: "\nmilligpu_streams 0\n" in self.daemon.metrics(), "no stream")
 
     def test_quiet_stream__sends_comments(self):
         stream = self.follow()
@@ -186,39 +174,29 @@ class InMemory(Events):
     ledger = None
 
 
-class Crowd(unittest.TestCase):
+class Crowd(harness.Case):
     def test_stream__gives_way_to_a_new_connection(self):
-        daemon = harness.Daemon(cluster(), "--admin-connections", str(STREAMS))
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(cluster(), "--admin-connections", str(STREAMS)))
         streams = [Stream(daemon) for _ in range(STREAMS)]
         for stream in streams:
             self.addCleanup(stream.close)
             self.assertEqual(stream.status, 200)
         daemon.wait(lambda: daemon.admin("GET", "/api/v1/summary")[0] == 200, "an answer")
-        daemon.wait(lambda: b'milligpu_streams_ended_total{cause="gone"} ' in daemon.admin("GET", "/metrics")[1], "it")
-        self.assertIn(b'milligpu_http_dropped_total{port="admin",cause="gave_way"} ',
-                      daemon.admin("GET", "/metrics")[1])
+        daemon.wait(lambda: 'milligpu_streams_ended_total{cause="gone"} ' in daemon.metrics(), "it")
+        self.assertIn('milligpu_http_dropped_total{port="admin",cause="gave_way"} ', daemon.metrics())
 
 
-class Retention(unittest.TestCase):
+class Retention(harness.Case):
     def test_retention__gives_410_for_the_dropped_part_only(self):
-        daemon = harness.Daemon(cluster(), "--retention-days", "1", ledger="ledger.db")
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(cluster(), "--retention-days", "1", ledger="ledger.db"))
         for number in range(5):
             daemon.schedule(harness.pod("web-%d" % number, 100))
         self.assertEqual(daemon.stop(), 0)
-        with contextlib.closing(sqlite3.connect(daemon.home / "ledger.db")) as ledger:
-            guard = ledger.execute("SELECT sql FROM sqlite_schema WHERE name = 'journal_stays'").fetchone()[0]
-            ledger.execute("DROP TRIGGER journal_stays")
-            ledger.execute("UPDATE journal SET at = at - 3 * 86400000 WHERE seq <= 6")
-            ledger.execute(guard)
-            ledger.commit()
+        harness.spoil(daemon.home / "ledger.db", "UPDATE journal SET at = at - 3 * 86400000 WHERE seq <= 6")
         daemon.start()
 
         def answer(query):
-            stream = Stream(daemon, query)
-            self.addCleanup(stream.close)
-            return stream
+            return self.keep(Stream(daemon, query))
 
         daemon.wait(lambda: answer("?since=0").status == 410, "retention")
         for since in (0, 5):
@@ -227,18 +205,12 @@ class Retention(unittest.TestCase):
         self.assertEqual([follows.event()[2]["seq"], follows.event()[2]["seq"]], [6, 7])
 
 
-class Slow(unittest.TestCase):
+class Slow(harness.Case):
     def test_stalled_client__is_disconnected(self):
         gpus = [{"uuid": "GPU-%032d" % index, "index": index, "milli": 1000, "mib": 81920, "model": "m" * 100}
                 for index in range(64)]
-        amounts = {"nvidia.com/vgpu": "64000"}
-        api = harness.Api({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": "v1", "kind": "Node",
-             "metadata": {"name": "alpha", "annotations": {"milligpu.io/gpus": json.dumps(gpus)}}, "spec": {},
-             "status": {"capacity": amounts, "allocatable": amounts}}]})
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
+        one = harness.node("alpha", 64000, annotations={"milligpu.io/gpus": json.dumps(gpus)})
+        api, daemon = self.pair(cluster=harness.objects(one))
         for number in range(800):  # some megabytes: more than the kernel holds for a connection
             api.request("PATCH", "/api/v1/nodes/alpha",
                         {"metadata": {"annotations": {"milligpu.io/cordon": ("all", "")[number % 2]}}})
@@ -248,19 +220,15 @@ class Slow(unittest.TestCase):
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # before it connects, so that it stays so
             one.connect(("127.0.0.1", daemon.port["admin"]))
             one.sendall(b"GET /api/v1/events?since=0 HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        quick = Stream(daemon, "?since=0")
-        self.addCleanup(quick.close)
+        quick = self.keep(Stream(daemon, "?since=0"))
         size = 0
         while (event := quick.event()) and event[2]["seq"] < 500:
             size += len(json.dumps(event))
         self.assertGreater(size, 5 << 20)
 
-        def metric(line):
-            return line in daemon.admin("GET", "/metrics")[1].decode()
-
-        daemon.wait(lambda: metric("\nmilligpu_streams 4\n"), "the streams")
-        daemon.wait(lambda: metric('milligpu_streams_ended_total{cause="slow"} 3\n'), "their end", 50)
-        daemon.wait(lambda: metric("\nmilligpu_streams 1\n"), "the quick one")
+        daemon.wait(lambda: "\nmilligpu_streams 4\n" in daemon.metrics(), "the streams")
+        daemon.wait(lambda: 'milligpu_streams_ended_total{cause="slow"} 3\n' in daemon.metrics(), "their end", 50)
+        daemon.wait(lambda: "\nmilligpu_streams 1\n" in daemon.metrics(), "the quick one")
 
 
 if __name__ == "__main__":

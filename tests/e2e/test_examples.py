@@ -1,10 +1,7 @@
 """Each file of examples/ says in its first comment what its pods get on the cluster of the demo: milligpuctl play agrees."""
 
 import json
-import os
 import re
-import subprocess
-import unittest
 
 import harness
 
@@ -32,9 +29,7 @@ def found(item):
 
 class Examples(harness.Story):
     def play(self, file, space):
-        kept = {name: value for name, value in os.environ.items() if name not in ("MILLIGPU_SERVER", "NO_COLOR")}
-        done = subprocess.run([harness.BIN / "milligpuctl", "play", file, "-n", space, "-o", "json", "--port-file",
-                               self.daemon.home / "ports"], text=True, capture_output=True, env=kept)
+        done = self.daemon.ctl("play", file, "-n", space, "-o", "json")
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["items"], done.stderr
 

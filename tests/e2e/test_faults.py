@@ -6,7 +6,6 @@ import concurrent.futures
 import json
 import sys
 import time
-import unittest
 
 import harness
 
@@ -44,17 +43,15 @@ def status(code, reason, message="as the test wants it", **more):
                        "message": message, **more})
 
 
-class Faulty(unittest.TestCase):
+class Faulty(harness.Case):
     def serve(self, *faults, cluster=harness.DEMO):
-        api = harness.Api(cluster)
-        self.addCleanup(api.close)
+        api = self.keep(harness.Api(cluster))
         for fault in faults:
             api.fault(*fault[:2], **(fault[2] if len(fault) > 2 else {}))
         return api
 
     def open(self, api, *flags, **more):
-        daemon = harness.ClusterDaemon(api, *flags, **more)
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.ClusterDaemon(api, *flags, **more))
         self.addCleanup(self.right, daemon)
         return daemon
 
@@ -714,8 +711,8 @@ class Server(Faulty):
         made = daemon.create(harness.pod("waits", 500))
         daemon.filter(made, ["vm-0"])
         api.gone("holds")
-        daemon.wait(lambda: b'milligpu_wake_ups_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
-        daemon.wait(lambda: b'milligpu_wake_ups_total{outcome="ok"}' in daemon.admin("GET", "/metrics")[1], "a ring")
+        daemon.wait(lambda: 'milligpu_wake_ups_total{outcome="failed"}' in daemon.metrics(), "it")
+        daemon.wait(lambda: 'milligpu_wake_ups_total{outcome="ok"}' in daemon.metrics(), "a ring")
         self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
 
     def test_wake_object__is_created_later_after_an_error(self):
@@ -735,11 +732,8 @@ class Server(Faulty):
         daemon = self.open(api)
         api.create(harness.running("foreign", 300, "t4-0"))
         daemon.knows("foreign")
-        daemon.wait(lambda: b'milligpu_events_total{outcome="failed"}' in daemon.admin("GET", "/metrics")[1], "it")
+        daemon.wait(lambda: 'milligpu_events_total{outcome="failed"}' in daemon.metrics(), "it")
         self.works(daemon)
-
-    def rights(self, daemon):
-        return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == "rights")
 
     @kind("403 to everybody, for a moment")
     def test_rights__denied_for_a_moment_are_reported_as_granted(self):
@@ -750,7 +744,7 @@ class Server(Faulty):
         api.fault(BINDING, "status", number=403, text=status(403, "Forbidden", "not yet"))
         api.fault("selfsubjectaccessreviews", "status", number=403, text=status(403, "Forbidden", "not yet"))
         self.assertIn("403", daemon.bind(made, node))
-        rights = self.rights(daemon)
+        rights = daemon.doctor("rights")
         self.assertEqual(rights["status"], "ok", rights)
         self.assertRegex(rights["text"], "grants all 12 needed permissions; since the start, it denied")
         self.works(daemon)
@@ -761,7 +755,7 @@ class Server(Faulty):
                           {"number": 201, "times": 99, "text": '{"status":{"allowed":false}}'}))
         daemon = self.open(api)
         for _ in range(5):
-            rights = self.rights(daemon)
+            rights = daemon.doctor("rights")
             self.assertEqual(rights["status"], "failed", rights)
             self.assertIn("create pods/binding (bind)", rights["text"])
         self.assertEqual(api.seen("selfsubjectaccessreviews"), 24, "two rounds, however often it is asked for")
@@ -770,7 +764,7 @@ class Server(Faulty):
     def test_doctor__does_not_wait_for_a_silent_api_server(self):
         api = self.serve(("selfsubjectaccessreviews", "silent", {"times": 99}))
         daemon = self.open(api)
-        rights = self.rights(daemon)  # they are never answered
+        rights = daemon.doctor("rights")  # they are never answered
         self.assertEqual(rights["status"], "warning", rights)
         self.works(daemon)
 

@@ -1,17 +1,13 @@
 """Every command of milligpuctl on a dump that has every field that src/wire reads (full_cluster.py)."""
 
 import json
-import os
 import pathlib
 import re
-import subprocess
 import tempfile
-import unittest
 
 import full_cluster
 import harness
 
-CTL = harness.BIN / "milligpuctl"
 WIRE = harness.SOURCE / "src/wire/kube"
 READERS = ["kube_read.c", "wire_kube_node.c", "wire_kube_pod.c", "wire_kube_annotation.c"]
 ARRIVALS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + "".join(
@@ -50,7 +46,7 @@ def keys_given(value):
             pass
 
 
-class Keys(unittest.TestCase):
+class Keys(harness.Case):
     def test_dump__has_every_key_that_is_read(self):
         read = keys_read()
         for known in ("nvidia.com/gpu.count", "milligpu.io/gpus", "reason", "held", "nvlink", "milligpu.io/signature",
@@ -63,9 +59,8 @@ class Keys(unittest.TestCase):
 
 
 def ctl(*words, text=None, status=(0,)):
-    kept = {key: value for key, value in os.environ.items() if key not in ("MILLIGPU_SERVER", "NO_COLOR")}
-    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE, env=kept, input=text)
-    if "Sanitizer" in done.stderr or "runtime error" in done.stderr or done.returncode not in status:
+    done = harness.run(*words, input=text)
+    if done.returncode not in status:
         raise AssertionError(f"{words}: {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-8000:]}")
     return done
 
@@ -77,13 +72,11 @@ def manifest(milli, replicas=100):
             **made["spec"], "tolerations": ANYWHERE}}}})
 
 
-class Files(unittest.TestCase):
+class Files(harness.Case):
     """What asks no server."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-full-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
         self.cluster = self.file("cluster.json", json.dumps(full_cluster.cluster()))
 
     def file(self, name, content):
@@ -116,7 +109,7 @@ class Files(unittest.TestCase):
                 ctl("simulate", "--cluster", file, "--arrivals", arrivals, "--policy", "binpack", status=(0, 1, 2))
 
 
-class Served(unittest.TestCase):
+class Served(harness.Case):
     """A daemon that serves the dump, and what is played there."""
 
     @classmethod

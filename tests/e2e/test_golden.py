@@ -1,10 +1,8 @@
 """Recorded requests of real kube-schedulers, sent byte for byte, and the exact bytes of the answers."""
 
 import os
-import pathlib
 import re
 import socket
-import unittest
 
 import harness
 
@@ -12,10 +10,7 @@ GOLDEN = harness.SOURCE / "tests/golden"
 
 
 def node(name):
-    amounts = {"nvidia.com/vgpu": "8k"}
-    return {"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "uid": "uid-" + name, "labels": {"nvidia.com/gpu.memory": "16384"}},
-            "spec": {}, "status": {"capacity": amounts, "allocatable": amounts}}
+    return harness.node(name, "8k", uid="uid-" + name, labels={"nvidia.com/gpu.memory": "16384"})
 
 
 def recorded(path):
@@ -27,7 +22,7 @@ def body_of(answer):
     return answer.split(b"\r\n\r\n", 1)[1]
 
 
-class Golden(unittest.TestCase):
+class Golden(harness.Case):
     def setUp(self):
         self.maxDiff = None
 
@@ -49,9 +44,7 @@ class Golden(unittest.TestCase):
                 held["spec"]["nodeName"] = "node0"
                 held["status"] = {"phase": "Running"}
                 pods.append(held)
-        daemon = harness.Daemon({"apiVersion": "v1", "kind": "List",
-                             "items": [node("node0"), node("node1"), node("node2")] + pods})
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(harness.objects(node("node0"), node("node1"), node("node2"), *pods)))
         return daemon, folder
 
     def send(self, daemon, raw):
@@ -82,11 +75,9 @@ class Golden(unittest.TestCase):
                     expected.write_bytes(body_of(answer))
                 self.assertEqual(body_of(answer), expected.read_bytes())
 
-    def test_requests_1_34__are_answered_byte_for_byte(self):
-        self.check("1.34")
-
-    def test_requests_1_36__are_answered_byte_for_byte(self):
-        self.check("1.36")
+    def test_recorded_requests__are_answered_byte_for_byte(self):
+        for version in "1.34", "1.36":
+            self.check(version)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Keys(Cluster):
         self.assertEqual([self.signed_by(name) for name in ("before", "after")], [old, new])
         self.daemon.wait(lambda: [key["pods"] for key in self.shown()["items"]] == [3 - by_old, by_old],
                          "pods by their keys")
-        doctor = {check["name"]: check for check in self.daemon.get("/api/v1/doctor")["checks"]}["signing"]
+        doctor = self.daemon.doctor("signing")
         self.assertIn(f"1 key of before stays for {by_old} pod", doctor["text"])
         # A restart, and somebody deletes the ConfigMap: the keys that pods need come back.
         self.daemon.kill()
@@ -129,7 +129,7 @@ class Keys(Cluster):
         return old, self.signer()
 
     def check(self):
-        return {check["name"]: check for check in self.daemon.get("/api/v1/doctor")["checks"]}["signing"]
+        return self.daemon.doctor("signing")
 
     def pods_of(self, key):
         return {item["id"]: item["pods"] for item in self.shown()["items"]}.get(key)

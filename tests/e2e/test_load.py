@@ -14,7 +14,6 @@ import signal
 import ssl
 import threading
 import time
-import unittest
 
 import harness
 
@@ -61,25 +60,23 @@ class Client:
         self.connection = None
 
 
-class Load(unittest.TestCase):
+class Load(harness.Case):
     def setUp(self):
         self.over = threading.Event()
         self.troubles = []
         self.success = {}  # {uid: node} of the pods that have not ended
         self.counts = {"bound": 0, "refused": 0, "reads": 0, "reloads": 0, "cuts": 0}
         self.lock = threading.Lock()
-        self.api = harness.Api()
-        self.addCleanup(self.api.close)
+        self.api = self.keep(harness.Api())
 
     def open(self):
         home = self.home = self.api.home
         for name in ("server.crt", "server.key", "ca.crt"):
             shutil.copy(harness.certificates() / name, home / name)
         (home / "config.yaml").write_text("shortlist: 16\n")
-        self.daemon = harness.ClusterDaemon(
+        self.daemon = self.keep(harness.ClusterDaemon(
             self.api, "--config", str(home / "config.yaml"), "--webhook-cert", str(home / "server.crt"),
-            "--webhook-key", str(home / "server.key"), "--webhook-client-ca", str(home / "ca.crt"))
-        self.addCleanup(self.daemon.close)
+            "--webhook-key", str(home / "server.key"), "--webhook-client-ca", str(home / "ca.crt")))
 
     def tls(self):
         context = ssl.create_default_context(cafile=str(harness.certificates() / "ca.crt"))

@@ -1,15 +1,10 @@
 """milligpuctl convert: the examples of docs/migrate.md, as they stand there, and the bounds of its input."""
 
-import pathlib
 import re
 import shlex
-import subprocess
-import tempfile
-import unittest
 
 import harness
 
-CTL = harness.BIN / "milligpuctl"
 BLOCK = re.compile(r"```(yaml|stderr)(?: (\S+))?\n(.*?)```\n|^    \$ (milligpuctl convert [^\n]*)$", re.S | re.M)
 POD = "kind: Pod\nspec: {containers: [{resources: {limits: {nvidia.com/gpumem: 1024}}}]}\n"
 
@@ -27,15 +22,12 @@ def examples():
     return found
 
 
-class Migrate(unittest.TestCase):
+class Migrate(harness.Case):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-migrate-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
 
     def convert(self, *words, status=0, stdin=None):
-        done = subprocess.run([CTL, "convert", *words], cwd=self.home, input=stdin, capture_output=True, text=True,
-                              timeout=5 * harness.PATIENCE)  # 10 MiB, under a sanitizer
+        done = harness.run("convert", *words, cwd=self.home, input=stdin, timeout=5 * harness.PATIENCE)  # 10 MiB
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 import time
-import unittest
 
 import harness
 import test_node
@@ -81,10 +80,9 @@ def create(runtime, *args, **more):
             {mount[1][0].decode(): mount[3][0].decode() for mount in mounts})
 
 
-class Mps(unittest.TestCase):
+class Mps(harness.Case):
     def node(self, *flags, url="http://127.0.0.1:9", **more):
-        node = Node(url)
-        self.addCleanup(node.close)
+        node = self.keep(Node(url))
         node.run(*flags, **more)
         return node
 
@@ -274,8 +272,7 @@ class Mps(unittest.TestCase):
         self.assertEqual(check(elsewhere)[1], [1])
 
     def test_node_label__switches_mps_after_clients_end(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
+        api = self.keep(harness.Api())
         name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
         path = f"/api/v1/nodes/{name}"
         sign = Node.sign
@@ -362,8 +359,7 @@ class Mps(unittest.TestCase):
         node.shows(UP)
 
     def test_mps_off__changes_nothing(self):
-        node = test_node.Node()
-        self.addCleanup(node.close)
+        node = self.keep(test_node.Node())
         node.driver("")
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", env={"FAKE_NVML": str(node.home / "driver")})
         runtime = node.accept()

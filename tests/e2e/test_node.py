@@ -14,6 +14,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -27,7 +28,8 @@ ALLOCATION = json.dumps({"v": 1, "containers": {"main": [{"gpu": "GPU-a", "index
 SPEC = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu",
         "devices": [{"name": name, "containerEdits": {"env": [name + "=1"]}} for name in ("GPU-a", "GPU-b")]}
 
-# Samples of the GPUs of Node.driver() and of the container of metered(), in the order of the page.
+# Samples of the GPUs of Node.driver() and of the container of metered(), in the order of the page. The driver does not tell
+# the power of GPU-b; a power cap is no throttling.
 SAMPLES = """\
 milligpu_node_gpu_memory_total_mib{gpu="GPU-a"} 16384
 milligpu_node_gpu_memory_total_mib{gpu="GPU-b"} 16384
@@ -321,7 +323,8 @@ def process_in_cgroup(name):
     """A process of its own in a new cgroup of this name; skips where no cgroup can be made."""
     mount = pathlib.Path("/sys/fs/cgroup")
     top = mount if (mount / "cgroup.controllers").exists() else mount / "pids"
-    made = [top / f"milligpu-e2e-{os.getpid()}", top / f"milligpu-e2e-{os.getpid()}" / name]
+    own = top / f"milligpu-e2e-{os.getpid()}-{threading.get_ident()}"  # stories run side by side
+    made = [own, own / name]
     process = subprocess.Popen(["sleep", "600"])
     try:
         for folder in made:
@@ -343,7 +346,7 @@ def process_in_cgroup(name):
             folder.rmdir()
 
 
-class Agent(unittest.TestCase):
+class Agent(harness.Case):
     def node(self, *flags, url="http://127.0.0.1:9", env=None):
         node = Node(url)
         node.start(*flags, env=env)
@@ -351,10 +354,11 @@ class Agent(unittest.TestCase):
         return node
 
     def api(self, cluster):
-        api = harness.Api(cluster)
-        self.addCleanup(api.close)
+        api = self.keep(harness.Api(cluster))
         api.node = lambda: api.request("GET", "/api/v1/nodes/n1")[1]
-        api.agent = lambda: json.loads(api.node()["metadata"].get("annotations", {}).get("milligpu.io/agent", "{}"))
+        api.says = lambda what, none: json.loads(api.node()["metadata"].get("annotations", {}).get(f"milligpu.io/{what}", none))
+        api.agent = lambda: api.says("agent", "{}")
+        api.gpus = lambda: api.says("gpus", "[]")
         return api
 
     def unready(self, node, words):
@@ -464,21 +468,8 @@ class Agent(unittest.TestCase):
         self.assertIn('milligpu_node_containers_total{outcome="gpus"} 1\n', node.page("/metrics")[1])
         self.assertIn('milligpu_node_containers_total{outcome="refused"} 2\n', node.page("/metrics")[1])
 
-    def test_proven_allocation__outlives_kill_9(self):
-        node = self.node()
-        runtime = node.accept(pod(node.sign()))
-        node.stop(signal.SIGKILL)
-        runtime.ends()
-        (node.home / "keys" / node.key_id).unlink()  # the record is the proof now
-        node.start()
-        runtime = node.accept()
-        self.assertEqual(runtime.create({"milligpu.io/allocation": ALLOCATION})[0], ["nvidia.com/gpu=GPU-a"])
-        with self.assertRaisesRegex(Refused, "was changed"):
-            runtime.create({"milligpu.io/allocation": ALLOCATION.replace("GPU-a", "GPU-b")})
-
     def test_forged_allocation__from_before_the_agent_gets_nothing(self):
-        node = Node()
-        self.addCleanup(node.close)
+        node = self.keep(Node())
         for gpu in ("all", "GPU-a", "0"):
             node.start()
             forged = {"milligpu.io/allocation": ALLOCATION.replace("GPU-a", gpu)}
@@ -541,15 +532,6 @@ class Agent(unittest.TestCase):
         self.ready(node)
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
 
-    def test_old_runtime__is_refused_with_advice(self):
-        node = self.node()
-        connection = node.peer()
-        connection.welcome()
-        with self.assertRaisesRegex(Refused, "containerd v2.0.5 is too old.*2.2 or later"):
-            connection.configure("v2.0.5")
-        connection.peer.close()
-        self.assertEqual(node.page("/readyz")[0], 503)
-
     def test_old_runtime__is_logged_once_until_it_changes(self):
         node = self.node()
         refusals = lambda: node.logged().count("this container runtime cannot be served")
@@ -559,107 +541,86 @@ class Agent(unittest.TestCase):
             if version == "v2.3.7":
                 connection.configure(version)
             else:
-                self.assertRaises(Refused, connection.configure, version)
+                with self.assertRaisesRegex(Refused, f"containerd {version} is too old.*2.2 or later"):
+                    connection.configure(version)
             connection.peer.close()
             self.assertEqual(refusals(), lines, version)
-
-    def test_validate_event__is_requested_only_where_supported(self):
-        node = self.node()
-        for version, events in (("v2.1.6", 0x22a), ("v2.3.7", 0x222a)):
-            connection = node.peer()
-            connection.welcome()
-            self.assertEqual(connection.configure(version)[2], [events])
-            connection.peer.close()
+            self.assertEqual(node.page("/readyz")[0], 503)
 
     def test_report_key__is_shown_only_where_reports_are_sent(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
-        names = [item["metadata"]["name"] for item in json.loads(harness.DEMO.read_text())["items"]]
-        agent = lambda name: api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
-            "milligpu.io/agent")
-        for name, flags in ((names[0], ()), (names[1], ("--report-url", "https://127.0.0.1:9"))):
-            node = self.node("--node", name, *flags, url=api.url)
+        for flags in (), ("--report-url", "https://127.0.0.1:9"):
+            api = self.api(one_node())
+            node = self.node(*flags, url=api.url)
             node.accept()
-            node.wait(lambda: agent(name), "the annotation")
-        self.assertNotIn("key", json.loads(agent(names[0])))
+            node.wait(api.agent, "the annotation")
+            self.assertEqual("key" in api.agent(), flags != ())
         file = node.home / "state/report.key"
         self.assertEqual(file.stat().st_mode & 0o777, 0o600)
         public = node.openssl("pkey", "-in", file, "-pubout", "-outform", "DER")[-32:]
-        self.assertEqual(base64.b64decode(json.loads(agent(names[1]))["key"]), public)
+        self.assertEqual(base64.b64decode(api.agent()["key"]), public)
 
     def test_agent_annotation__is_written_once_and_lasts_until_uninstall(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
-        name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
-        node = self.node("--node", name, url=api.url)
-        patches = lambda: api.seen(f"PATCH /api/v1/nodes/{name}")
-        agent = lambda: api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
-            "milligpu.io/agent")
+        api = self.api(one_node())
+        node = self.node(url=api.url)
+        patches = lambda: api.seen("PATCH /api/v1/nodes/n1")
         time.sleep(0.3)
         self.assertEqual(patches(), 0)  # not before it has served the runtime
         node.accept()
-        node.wait(agent, "the annotation")
-        self.assertEqual(json.loads(agent())["runtime"], "containerd v2.3.7")
+        node.wait(api.agent, "the annotation")
+        self.assertEqual(api.agent()["runtime"], "containerd v2.3.7")
         time.sleep(1.5)
         self.assertEqual(patches(), 1)
         node.stop()
-        self.assertIsNotNone(agent())
-        subprocess.run([harness.BIN / "milligpu-node", "--node", name, "--kubeconfig", node.home / "kubeconfig",
-                        "--uninstall"], check=True)
-        self.assertEqual(agent(), '{"leaving":"uninstalled"}')
-        subprocess.run([harness.BIN / "milligpu-node", "--node", "gone", "--kubeconfig", node.home / "kubeconfig",
-                        "--uninstall"], check=True)
+        self.assertNotIn("leaving", api.agent())
+        for name in "n1", "gone":
+            subprocess.run([harness.BIN / "milligpu-node", "--node", name, "--kubeconfig", node.home / "kubeconfig",
+                            "--uninstall"], check=True)
+        self.assertEqual(api.agent(), {"leaving": "uninstalled"})
 
     def with_driver(self, *flags, says=""):
         """An agent with a driver that has GPU-a and GPU-b, and what the Node says of them."""
-        api = harness.Api()
-        self.addCleanup(api.close)
-        name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
-        node = Node(api.url)
-        self.addCleanup(node.close)
+        api = self.api(one_node())
+        node = self.keep(Node(api.url))
         fake = node.home / "driver"
         fake.write_text("driver 570.1\ngpu GPU-a NVIDIA_T4 16384\ngpu GPU-b NVIDIA_T4 16384\n" + says)
-        node.start("--node", name, "--nvml", harness.TESTS / "libnvidia-ml.so.1", *flags, env={"FAKE_NVML": str(fake)})
-        node.says = lambda what, nothing: json.loads(
-            api.request("GET", f"/api/v1/nodes/{name}")[1]["metadata"].get("annotations", {}).get(
-                f"milligpu.io/{what}", nothing))
-        return name, node, lambda: node.says("gpus", "[]")
+        node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", *flags, env={"FAKE_NVML": str(fake)})
+        node.agent = api.agent
+        return node, api.gpus
 
     def test_inventory__comes_from_nvml(self):
-        _, node, gpus = self.with_driver()
+        node, gpus = self.with_driver()
         node.accept()
         node.wait(lambda: [gpu["uuid"] for gpu in gpus()] == ["GPU-a", "GPU-b"], "the inventory")
         self.assertEqual({gpu["health"] for gpu in gpus()}, {"healthy"})
 
     def test_old_driver__is_logged_as_blind_to_xids(self):
-        _, node, gpus = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
+        node, gpus = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
         node.accept()
         node.wait(lambda: len(gpus()) == 2, "the inventory")
         self.assertIn('warn  NVIDIA\'s driver is="ready: it does not tell of XIDs, so they are not seen"', node.logged())
 
     def test_node__shows_its_driver_and_its_cdi_specification(self):
-        _, node, gpus = self.with_driver()
-        agent = lambda: node.says("agent", "{}")
+        node, gpus = self.with_driver()
         node.accept()
-        node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 2, "kind": "nvidia.com/gpu"}, "both names")
-        self.assertEqual(agent()["driver"], "570.1")
+        node.wait(lambda: node.agent().get("cdi") == {"gpus": 2, "named": 2, "kind": "nvidia.com/gpu"}, "both names")
+        self.assertEqual(node.agent()["driver"], "570.1")
         (node.home / "cdi/nvidia.json").unlink()
-        node.wait(lambda: agent().get("cdi") == {"gpus": 2, "named": 0}, "the names to go")
+        node.wait(lambda: node.agent().get("cdi") == {"gpus": 2, "named": 0}, "the names to go")
         closed = {"held": "unknown", "reason": "no CDI specification of its node names it"}
         said = lambda: [{key: gpu[key] for key in closed if key in gpu} for gpu in gpus()]
         node.wait(lambda: said() == [closed, closed], "both GPUs to be closed")
         self.ready(node)  # it is these GPUs, and not the node
         (node.home / "cdi/one.json").write_text(json.dumps({**SPEC, "devices": SPEC["devices"][:1]}))
-        node.wait(lambda: agent().get("cdi", {}).get("named") == 1, "one name")
+        node.wait(lambda: node.agent().get("cdi", {}).get("named") == 1, "one name")
         node.wait(lambda: said() == [{}, closed], "the other GPU to be closed")
 
     def test_node__shows_whether_driver_memory_limits_work(self):
-        _, node, _ = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
-        limits = lambda: node.says("agent", "{}").get("limits")
+        node, _ = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
+        limits = lambda: node.agent().get("limits")
         node.accept()
         node.wait(lambda: limits() == "absent", "a driver without limits")
         for says, word in (("limits refused\n", "refused"), ("limits real\n", "ok")):
-            _, node, _ = self.with_driver("--inventory-s", "1", says=says)
+            node, _ = self.with_driver("--inventory-s", "1", says=says)
             node.accept()
             node.wait(lambda: limits() == word, f"limits to be {word}")
             self.assertEqual(list((node.home / "cgroups").iterdir()), [])
@@ -671,18 +632,18 @@ class Agent(unittest.TestCase):
         self.assertRegex(node.logged(), 'warn  limits of GPU memory by the driver are=no_controller why="the cgroup has')
 
     def test_hanging_driver__does_not_block_containers(self):
-        name, node, gpus = self.with_driver("--inventory-s", "1")
+        node, gpus = self.with_driver("--inventory-s", "1")
         connection = node.accept()
         node.wait(lambda: len(gpus()) == 2, "the inventory")
         node.driver("hang any 600000\n")
         node.wait(lambda: " hangs\n" in node.logged(), "a call that hangs")
-        self.assertEqual(connection.create(node.sign(node=name))[0], ["nvidia.com/gpu=GPU-a"])
-        connection.start(node.sign(node=name))
+        self.assertEqual(connection.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
+        connection.start(node.sign())
         self.assertEqual(node.page("/livez")[0], 200)
         self.assertIn("milligpu_node_", node.page("/metrics")[1])
 
     def test_lost_driver__makes_the_node_unready_but_a_sick_gpu_does_not(self):
-        name, node, gpus = self.with_driver("--inventory-s", "1")
+        node, gpus = self.with_driver("--inventory-s", "1")
         runtime = node.accept()
         self.ready(node)
         node.driver("event 1 GPU-b 8 79\n")
@@ -690,7 +651,7 @@ class Agent(unittest.TestCase):
         self.ready(node)
         node.driver("init 9\ncount 9\n")
         self.unready(node, "^the driver: nvml.*\n$")
-        self.assertEqual(runtime.create(node.sign(node=name))[0], ["nvidia.com/gpu=GPU-a"])
+        self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
         node.driver("")
         self.ready(node)
 
@@ -707,14 +668,12 @@ class Agent(unittest.TestCase):
     def with_library(self, *flags, labels=None, env=None):
         """An agent on n1 with a library that can be replaced; no look at the Node is due for a minute."""
         api = self.api(one_node(labels=labels or {}))
-        node = Node(api.url)
-        self.addCleanup(node.close)
+        node = self.keep(Node(api.url))
         shutil.copy(harness.TESTS / "libnvidia-ml.so.1", node.home / "libnvidia-ml.so.1")
         node.driver("")
         node.flags = ("--nvml", node.home / "libnvidia-ml.so.1", "--inventory-s", "1", *flags)
         node.env = {"FAKE_NVML": str(node.home / "driver"), **(env or {})}
         node.start(*node.flags, env=node.env)
-        api.gpus = lambda: json.loads(api.node()["metadata"].get("annotations", {}).get("milligpu.io/gpus", "[]"))
         api.label = lambda word: self.assertEqual(200, api.request(
             "PATCH", "/api/v1/nodes/n1",
             {"metadata": {"labels": {"nvidia.com/gpu-driver-upgrade-state": word}}})[0])
@@ -827,7 +786,7 @@ class Agent(unittest.TestCase):
         self.is_back(api, node, "615.10")
 
     def test_sick_gpu__shows_its_reason_until_cleared(self):
-        name, node, gpus = self.with_driver()
+        node, gpus = self.with_driver()
         node.accept()
         node.wait(lambda: [gpu["health"] for gpu in gpus()] == ["healthy"] * 2, "two healthy GPUs")
         node.driver("event 1 GPU-b 8 79\n")
@@ -836,7 +795,7 @@ class Agent(unittest.TestCase):
         self.assertRegex(gpus()[1]["since"], r"^\d{4}-\d\d-\d\dT")
         self.assertNotIn("reason", gpus()[0])
         clear = lambda gpu, folder="state", flag="--clear-fault": subprocess.run(
-            [harness.BIN / "milligpu-node", "--node", name, "--state-dir", node.home / folder, flag, gpu],
+            [harness.BIN / "milligpu-node", "--node", "n1", "--state-dir", node.home / folder, flag, gpu],
             capture_output=True, text=True)
         self.assertEqual(clear("GPU-b").returncode, 0)
         node.wait(lambda: gpus()[1]["health"] == "healthy", "GPU-b to be healthy")
@@ -851,7 +810,7 @@ class Agent(unittest.TestCase):
         self.assertIn("no agent with the state folder", clear("GPU-b", "idle").stderr)
 
     def test_whole_gpu__from_kubelet_is_held_until_its_pod_ends(self):
-        name, node, gpus = self.with_driver()
+        node, gpus = self.with_driver()
         connection = node.accept()
         held = lambda: [gpu.get("held") for gpu in gpus()]
         other = field(1, "elsewhere") + field(2, "train") + field(3, "uid-train") + field(4, "batch")
@@ -863,15 +822,14 @@ class Agent(unittest.TestCase):
         connection.call("StopContainer", field(1, other) + field(2, trains))
         connection.call("StopPodSandbox", field(1, other))
         node.wait(lambda: held() == [None, None], "GPU-b to be free")
-        self.assertEqual(connection.create(node.sign(ALLOCATION.replace("GPU-a", "GPU-b"), node=name))[0],
+        self.assertEqual(connection.create(node.sign(ALLOCATION.replace("GPU-a", "GPU-b")))[0],
                          ["nvidia.com/gpu=GPU-b"])
         with self.assertRaisesRegex(Refused, "it would have GPU GPU-b whole, of which pods have shares"):
             connection.call("CreateContainer", field(1, other) + field(2, trains))
 
     def metered(self, driver, *flags):
         """A node with GPU-a and the driver that these lines are; the runtime has made and started one container."""
-        node = Node(self.api(one_node()).url)
-        self.addCleanup(node.close)
+        node = self.keep(Node(self.api(one_node()).url))
         node.driver(driver)
         node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1", "--meter-s", "1", *flags,
                    env={"FAKE_NVML": str(node.home / "driver"), **node.clock(0)})
@@ -897,35 +855,21 @@ class Agent(unittest.TestCase):
         return found
 
     def test_metrics__show_use_beside_the_grant(self):
-        proc = tempfile.TemporaryDirectory()
-        self.addCleanup(proc.cleanup)
+        proc = self.scratch()
         for pid, cgroup in ((700, "0::/kubepods/pod1/id-main\n"), (701, "0::/user.slice\n")):
-            (pathlib.Path(proc.name) / str(pid)).mkdir()
-            (pathlib.Path(proc.name) / str(pid) / "cgroup").write_text(cgroup)
-            (pathlib.Path(proc.name) / str(pid) / "stat").write_text(stat(pid, "nvidia-cuda-mps"))
+            (proc / str(pid)).mkdir()
+            (proc / f"{pid}/cgroup").write_text(cgroup)
+            (proc / f"{pid}/stat").write_text(stat(pid, "nvidia-cuda-mps"))
         lines = "process GPU-a 700 5000 sm=20\nprocess GPU-b 701 9 sm=1\nevent 1 GPU-a 8 31\n"
-        node, runtime = self.metered(lines, "--proc-dir", proc.name, "--over-memory", "report")
+        node, runtime = self.metered(lines, "--proc-dir", proc, "--over-memory", "report")
         of = '{namespace="default",pod="web",container="main",gpu="GPU-a"}'
         node.wait(lambda: self.samples(node).get("milligpu_node_container_over" + of) == 1, "over its memory")
         page = self.samples(node)
-        self.assertEqual({name: page["milligpu_node_container_" + name + of]
-                          for name in ("granted_milli", "granted_mib", "used_milli", "used_mib")},
-                         {"granted_milli": 300, "granted_mib": 4915, "used_milli": 200, "used_mib": 5000})
         self.assertEqual(page["milligpu_node_metering"], 1)
         self.assertEqual(page['milligpu_node_over_memory_total{outcome="seen"}'], 1)
         self.assertEqual(page['milligpu_node_over_memory_total{outcome="killed"}'], 0)
         self.assertRegex(node.logged(), "more of a GPU's memory than its share.*namespace=default pod=web "
                                         "container=main gpu=GPU-a used_mib=5000 granted_mib=4915")
-        self.assertEqual({name: page[f'milligpu_node_gpu_{name}{{gpu="GPU-a"}}']
-                          for name in ("memory_total_mib", "memory_used_mib", "temperature_celsius", "power_watts",
-                                       "throttled", "xids_total", "application_xids_total")},
-                         {"memory_total_mib": 16384, "memory_used_mib": 5100, "temperature_celsius": 61,
-                          "power_watts": 70.5, "throttled": 1, "xids_total": 0, "application_xids_total": 1})
-        self.assertEqual(page['milligpu_node_gpu_ecc_errors_total{gpu="GPU-a",kind="uncorrected"}'], 2)
-        self.assertEqual(page['milligpu_node_gpu_health{gpu="GPU-a",health="healthy"}'], 1)
-        self.assertEqual(page['milligpu_node_gpu_health{gpu="GPU-a",health="lost"}'], 0)
-        self.assertNotIn('milligpu_node_gpu_power_watts{gpu="GPU-b"}', page)  # its driver does not tell
-        self.assertEqual(page['milligpu_node_gpu_throttled{gpu="GPU-b"}'], 0)  # a power cap
         node.wait(lambda: self.samples(node)['milligpu_node_gpu_outside{gpu="GPU-b"}'] == 1, "the process outside")
         text = node.page("/metrics")[1]
         self.assertEqual("".join(re.findall(r"^milligpu_node_(?:gpu|container)_.*\n", text, re.M)), SAMPLES)
@@ -1142,32 +1086,21 @@ class Agent(unittest.TestCase):
             self.assertLess(peak, 64 << 10)  # the DaemonSet's limit is 128 MiB
 
     def test_flags__are_refused_when_wrong(self):
-        for flags, words in ((["--nodes=1"], "--nodes is no flag"), ([], "--node is not set"),
-                             (["--node", "n1", "--nri-socket", "x" * 200], "--nri-socket: a socket's path"),
-                             (["--node", "n1", "--state-dir", "/proc/x"], "/proc/x"),
+        home = self.scratch()
+        for flags, words in ((["--nodes=1"], "--nodes is no flag"), (["--node", "n1", "--state-dir", "/proc/x"], "/proc/x"),
                              (["--node", "n1", "--kubeconfig", "/nowhere"], "/nowhere"),
                              (["--node", "n1", "--kubeconfig", "/nowhere", "--uninstall"], "/nowhere")):
-            with tempfile.TemporaryDirectory() as home:
-                done = subprocess.run([harness.BIN / "milligpu-node", "--state-dir", home + "/state", *flags],
-                                      capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
+            done = harness.run("--state-dir", home / "state", *flags, program="milligpu-node")
             self.assertIn(words, done.stderr)
             self.assertIn(done.returncode, (1, 2))
 
     def test_settings_file__is_checked(self):
-        with tempfile.TemporaryDirectory() as home:
-            file = pathlib.Path(home, "node.yaml")
-            for text, said in (("node: n1\nquiet_s: 30\n", ""), ("node: n1\nquiet: 30\n", ":2: no setting is called \"quiet\""),
-                               ("node: n1\nquiet_s: soon\n", ":2: quiet_s: \"soon\" is not a whole number from 1 to 604800"),
-                               ("node: n1\n\nnode: n2\n", ":3: node is set a second time, first in line 1"),
-                               ("node: n1\nmps_dir: mps\n", ":2: mps_dir: \"mps\" does not begin with /"),
-                               ("node: n1\nnri_socket: " + 200 * "x" + "\n", ":2: nri_socket: a socket's path has at most"),
-                               ("node: n1\ncdi_dirs: " + 40 * "a," + "\n", ":2: cdi_dirs: more than "), ("node: \"n1\n", ":2: not YAML")):
-                with self.subTest(text):
-                    file.write_text(text)
-                    done = subprocess.run([harness.BIN / "milligpu-node", "--config", file, "--check-config"],
-                                          capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
-                    self.assertIn(f"{file}{said}" if said else "", done.stderr)
-                    self.assertEqual((done.returncode, done.stdout), (2, "") if said else (0, "the settings are fine\n"))
+        file = self.scratch() / "node.yaml"
+        for text, said in ("node: n1\nquiet_s: 30\n", ""), ("node: n1\nquiet: 30\n", f'{file}:2: no setting is called "quiet"'):
+            file.write_text(text)
+            done = harness.run("--config", file, "--check-config", program="milligpu-node")
+            self.assertIn(said, done.stderr)
+            self.assertEqual((done.returncode, done.stdout), (2, "") if said else (0, "the settings are fine\n"))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
 """Nodes whose sources contradict each other: labels, amounts, the device plugin and the agent."""
 
 import json
-import subprocess
-import unittest
 
 import harness
 from gfd_labels import MIXED, gfd_labels
@@ -35,27 +33,24 @@ def cluster(*nodes):
     return {"apiVersion": "v1", "kind": "List", "items": list(nodes)}
 
 
-class Shown(unittest.TestCase):
+class Shown(harness.Case):
     """milligpud --standalone on a file. Nodes with and without an agent are side by side, so none is needed."""
 
     def daemon(self, *nodes, flags=("--require-agent=never",)):
-        daemon = harness.Daemon(cluster(*nodes), *flags)
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(harness.Daemon(cluster(*nodes), *flags))
 
     def shown(self, daemon, name):
         shown = daemon.get("/api/v1/nodes/" + name)
         return shown["state"], shown["freeMilli"], shown["stateText"]
 
     def check(self, daemon, name):
-        return next(one for one in daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
+        return daemon.doctor(name)
 
     def drift(self, daemon):
         return [(one["kind"], one["node"], one["text"]) for one in daemon.get("/api/v1/drift")["items"]]
 
     def ctl(self, daemon, *words):
-        done = subprocess.run([harness.BIN / "milligpuctl", *words, "--port-file", daemon.home / "ports"],
-                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        done = daemon.ctl(*words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
@@ -156,14 +151,11 @@ class Shown(unittest.TestCase):
         self.assertIn(text, self.ctl(daemon, "pod", "default/mem"))
 
 
-class Live(unittest.TestCase):
+class Live(harness.Case):
     """The plugin goes and comes back."""
 
     def test_returning_plugin__wakes_waiting_pods_only(self):
-        api = harness.Api(cluster(node("gpu", gfd_labels(2), capacity=whole(2))))
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
+        api, daemon = self.pair(cluster=cluster(node("gpu", gfd_labels(2), capacity=whole(2))))
 
         def offers(capacity, allocatable):
             status, _ = api.request("PATCH", "/api/v1/nodes/gpu/status", {

@@ -113,7 +113,7 @@ class Output(harness.Story):
 
     def check(self, name):
         """What `doctor` says of one thing."""
-        return next(one["text"] for one in self.daemon.get("/api/v1/doctor")["checks"] if one["name"] == name)
+        return self.daemon.doctor(name)["text"]
 
     def states(self):
         return [one["state"] for one in self.daemon.get("/api/v1/allocations")["items"]]
@@ -182,8 +182,7 @@ class Output(harness.Story):
 
     def of_moves(self):
         """Two shares on each of six GPUs, of which one goes."""
-        moved = harness.Daemon()
-        self.addCleanup(moved.close)
+        moved = self.keep(harness.Daemon())
         for at in range(6):
             for part, milli in (("large", 500), ("small", 400)):
                 moved.schedule(harness.pod(f"{part}-{at}", milli), ["a100-0"])
@@ -196,10 +195,7 @@ class Output(harness.Story):
 
     def of_keys(self):
         """A key that is replaced while a pod needs it."""
-        api = harness.Api()
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api, "--key-wait-s", "2")
-        self.addCleanup(daemon.close)
+        api, daemon = self.pair("--key-wait-s", "2")
         folder = self.home / "kubectl-of-keys"
         folder.mkdir()
         (folder / "kubectl").write_text(test_keys.KUBECTL.format(url=api.url, said=str(folder / "said")))

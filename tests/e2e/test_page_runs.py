@@ -20,7 +20,6 @@ import subprocess
 import tempfile
 import termios
 import time
-import unittest
 
 import harness
 import page_pieces
@@ -146,7 +145,7 @@ def lives(group):
     return False
 
 
-class Page(unittest.TestCase):
+class Page(harness.Case):
     """One page: its folder, and the milligpud that its commands find."""
 
     maxDiff = None
@@ -172,8 +171,7 @@ class Page(unittest.TestCase):
 
     def serve(self, of=harness.DEMO, *flags, env=None):
         """With the policy that is the default."""
-        self.daemon = harness.Daemon(of, *(flags or ("--policy", "mixed")), ledger="ledger.db", env=env)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(of, *(flags or ("--policy", "mixed")), ledger="ledger.db", env=env))
         self.env["MILLIGPU_SERVER"] = f"127.0.0.1:{self.daemon.port['admin']}"
 
     def shell(self, text, status=0):
@@ -268,8 +266,7 @@ class Page(unittest.TestCase):
     def read(self, block):
         """On a milligpud of its own, where nothing is placed."""
         if not self.reader:
-            self.reader = harness.Daemon()
-            self.addCleanup(self.reader.close)
+            self.reader = self.keep(harness.Daemon())
         try:
             page_pieces.read(f"127.0.0.1:{self.reader.port['admin']}", block)
         except page_pieces.Wrong as wrong:
@@ -454,7 +451,7 @@ SAID_BY = {
 }
 
 
-class Known(unittest.TestCase):
+class Known(harness.Case):
     """Each block belongs to a test, and each entry of a list to a block."""
 
     def test_lists__name_existing_blocks(self):

@@ -1,14 +1,10 @@
 """milligpuctl play: nodes are chosen as kube-scheduler would, and refusals have true numbers."""
 
 import json
-import os
-import subprocess
-import unittest
 
 import harness
 from gfd_labels import gfd_labels
 
-CTL = harness.BIN / "milligpuctl"
 MODELS = {"h100": "NVIDIA-H100-80GB-HBM3", "a100": "NVIDIA-A100-SXM4-80GB", "l4": "NVIDIA-L4", "t4": "Tesla-T4",
           "v100": "Tesla-V100-SXM2-32GB"}
 EACH = 40
@@ -63,12 +59,7 @@ class Play(harness.Story):
         return json.loads(done.stdout)["items"]
 
     def run_play(self, *objects, words=()):
-        kept = {k: v for k, v in os.environ.items() if k not in ("MILLIGPU_SERVER", "NO_COLOR")}
-        done = subprocess.run([CTL, "play", "-", "--port-file", self.daemon.home / "ports", *words], text=True,
-                              capture_output=True, timeout=harness.PATIENCE, env=kept, input="\n---\n".join(map(json.dumps, objects)))
-        if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
-            raise AssertionError(f"{done.returncode}\n{done.stderr}")
-        return done
+        return self.daemon.ctl("play", "-", *words, input="\n---\n".join(map(json.dumps, objects)))
 
     def fails(self, wrong, says):
         """An error in one sentence; the other objects are played, and the exit status is 1."""
@@ -202,11 +193,9 @@ class Filters(Play):
 
     def test_webhook_port__is_found_automatically(self):
         admin = f"127.0.0.1:{self.daemon.port['admin']}"
-        kept = {k: v for k, v in os.environ.items() if k != "MILLIGPU_SERVER"}
-        for server, env in (["--server", admin], kept), ([], {**kept, "MILLIGPU_SERVER": f"http://{admin}"}):
+        for server, env in (["--server", admin], {}), ([], {"MILLIGPU_SERVER": f"http://{admin}"}):
             Play.serial += 1
-            done = subprocess.run([CTL, "play", "-", *server], text=True, capture_output=True, timeout=harness.PATIENCE, env=env,
-                                  input=json.dumps(pod(f"found-{Play.serial}", **ANYWHERE)))
+            done = harness.run("play", "-", *server, env=env, input=json.dumps(pod(f"found-{Play.serial}", **ANYWHERE)))
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertIn("1 placed", done.stdout)
 
@@ -490,25 +479,17 @@ class Admission(Play):
             self.fails(wrong, [says])
 
 
-class InACluster(unittest.TestCase):
+class InACluster(harness.Case):
     def test_play__in_a_cluster_ends_with_advice(self):
-        api = harness.Api(cluster())
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
-        done = subprocess.run([CTL, "play", "-", "--port-file", daemon.home / "ports"], text=True, capture_output=True,
-                              timeout=harness.PATIENCE, input=json.dumps(pod("real")))
+        api, daemon = self.pair(cluster=cluster())
+        done = daemon.ctl("play", "-", input=json.dumps(pod("real")))
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("runs in a cluster: use kubectl", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_selector__needs_a_cluster_that_keeps_labels(self):
-        api = harness.Api(cluster())
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
-        done = subprocess.run([CTL, "nodes", "-l", "a=b", "--port-file", daemon.home / "ports"], text=True,
-                              capture_output=True, timeout=harness.PATIENCE)
+        api, daemon = self.pair(cluster=cluster())
+        done = daemon.ctl("nodes", "-l", "a=b")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("labels, which milligpud does not keep", done.stderr)
 

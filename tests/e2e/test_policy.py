@@ -3,15 +3,12 @@
 import json
 import pathlib
 import re
-import subprocess
-import tempfile
 import unittest
 
 import yaml
 
 import harness
 
-CTL = harness.BIN / "milligpuctl"
 TREE = pathlib.Path(__file__).resolve().parent.parent.parent
 READY = sorted((TREE / "policy").glob("*.yaml"))
 HEAD = "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: rollout\n"
@@ -113,19 +110,13 @@ class Schema:
         return not self.is_a(value, "number") or value <= high
 
 
-class Policies(unittest.TestCase):
+class Policies(harness.Case):
     def setUp(self):
         self.maxDiff = None
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-policy-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
 
     def check(self, *words):
-        done = subprocess.run([CTL, "check-policy", *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE,
-                              cwd=self.home, env={"LC_ALL": "C"})
-        if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
-            raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
-        return done
+        return harness.run("check-policy", *words, cwd=self.home, env={"LC_ALL": "C"})
 
     def document(self, body, name="p.yaml"):
         (self.home / name).write_text(body)

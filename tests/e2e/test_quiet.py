@@ -4,7 +4,6 @@ import http.client
 import pathlib
 import signal
 import time
-import unittest
 
 import harness
 
@@ -26,7 +25,7 @@ def wake_ups(process):
     return count
 
 
-class Quiet(unittest.TestCase):
+class Quiet(harness.Case):
     def sleeps(self, daemon):
         """At its best within some tries, since what came before takes a moment to end."""
         least = 1 << 30
@@ -39,20 +38,15 @@ class Quiet(unittest.TestCase):
         self.fail(f"it woke up {least} times in {SECONDS} s")
 
     def test_idle_daemon__sleeps_until_a_signal(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
+        api, daemon = self.pair()
         daemon.schedule(harness.pod("a", 300))
         self.sleeps(daemon)
         daemon.process.send_signal(signal.SIGHUP)
         daemon.logs("settings reloaded")
 
     def test_idle_connection__costs_little(self):
-        daemon = harness.Daemon()
-        self.addCleanup(daemon.close)
-        kept = http.client.HTTPConnection("127.0.0.1", daemon.port["probe"], timeout=harness.PATIENCE)
-        self.addCleanup(kept.close)
+        daemon = self.keep(harness.Daemon())
+        kept = self.keep(http.client.HTTPConnection("127.0.0.1", daemon.port["probe"], timeout=harness.PATIENCE))
         kept.connect()
         kept.request("GET", "/livez")
         self.assertEqual(kept.getresponse().read(), b"ok")

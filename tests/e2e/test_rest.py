@@ -18,16 +18,12 @@ UNTAGGED = ("/api/v1/waiting", "/api/v1/history?gpu=GPU-1", "/api/v1/doctor", "/
 
 
 def cluster():
-    amounts = {"nvidia.com/vgpu": "4000"}
-    return {"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
-         "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta")]}
+    return harness.objects(harness.node("alpha", 4000), harness.node("beta", 4000))
 
 
-class Tags(unittest.TestCase):
+class Tags(harness.Case):
     def setUp(self):
-        self.daemon = harness.Daemon(cluster(), ledger="ledger.db")
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(cluster(), ledger="ledger.db"))
 
     def ask(self, path, tags=None, method="GET"):
         return self.daemon.request("admin", method, path, None, {} if tags is None else {"If-None-Match": tags})

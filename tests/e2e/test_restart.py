@@ -1,12 +1,9 @@
 """What survives kill -9, a restart, a lost ledger, and a ledger that is not ours."""
 
 import json
-import os
 import pathlib
 import sqlite3
-import subprocess
 import tempfile
-import unittest
 
 import harness
 
@@ -27,11 +24,9 @@ def cluster_with(*pods):
     return cluster
 
 
-class Restart(unittest.TestCase):
+class Restart(harness.Case):
     def open(self, *args, **kwargs):
-        daemon = harness.Daemon(*args, **kwargs)
-        self.addCleanup(daemon.close)
-        return daemon
+        return self.keep(harness.Daemon(*args, **kwargs))
 
     def test_file_pod__is_believed_by_its_annotation(self):
         note = '{"v":1,"containers":{"c":[{"gpu":"a100-0/gpu-5","index":5,"milli":300,"mib":24576}]}}'
@@ -74,20 +69,16 @@ class Restart(unittest.TestCase):
 
     def test_ledger__is_opened_by_one_daemon_only(self):
         daemon = self.open(ledger="ledger.db")
-        second = subprocess.run(
-            [harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--ledger", str(daemon.home / "ledger.db"),
-             "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"],
-            capture_output=True, text=True, timeout=harness.PATIENCE)
+        second = harness.run("--standalone", harness.DEMO, "--ledger", daemon.home / "ledger.db", *harness.ANY_PORTS,
+                             program="milligpud")
         self.assertNotEqual(second.returncode, 0)
         self.assertIn("ledger.db", second.stderr)
 
 
-class WrongFiles(unittest.TestCase):
-    def refuse(self, *flags, env=None):
-        result = subprocess.run([harness.BIN / "milligpud", *flags], capture_output=True, text=True, timeout=harness.PATIENCE,
-                                env={**os.environ, **(env or {})})
+class WrongFiles(harness.Case):
+    def refuse(self, *flags):
+        result = harness.run(*flags, program="milligpud")
         self.assertNotEqual(result.returncode, 0, result.stderr)
-        self.assertNotIn("Sanitizer", result.stderr)
         return result.stderr
 
     def test_cluster_file__is_refused_by_name_when_invalid(self):
@@ -108,14 +99,12 @@ class WrongFiles(unittest.TestCase):
             connection.commit()
             connection.close()
             before = foreign.read_bytes()
-            said = self.refuse("--standalone", str(harness.DEMO), "--ledger", str(foreign),
-                               "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-            self.assertIn("other.db", said)
+            start = ("--standalone", harness.DEMO, *harness.ANY_PORTS, "--ledger")
+            self.assertIn("other.db", self.refuse(*start, foreign))
             self.assertEqual(foreign.read_bytes(), before)
             garbage = pathlib.Path(folder, "garbage.db")
             garbage.write_bytes(b"this is no database at all, not even nearly" * 100)
-            self.assertIn("garbage.db", self.refuse("--standalone", str(harness.DEMO), "--ledger", str(garbage),
-                                                    "--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"))
+            self.assertIn("garbage.db", self.refuse(*start, garbage))
 
     def test_webhooks__beyond_loopback_need_a_client_ca(self):
         said = self.refuse("--standalone", str(harness.DEMO), "--webhook-listen", "0.0.0.0:0")
@@ -152,19 +141,16 @@ class OlderDaemon(harness.ClusterDaemon):
         lay(self.home / ledger, *self.older)
 
 
-class OlderLedger(unittest.TestCase):
+class OlderLedger(harness.Case):
     """A ledger of an older version is migrated only for its own cluster, which the API server names."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-older-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
         (self.home / "ledger").mkdir()
         self.ledger = self.home / "ledger" / "ledger.db"
 
     def serve(self):
-        api = harness.Api()
-        self.addCleanup(api.close)
+        api = self.keep(harness.Api())
         return api, api.request("GET", "/api/v1/namespaces/kube-system")[1]["metadata"]["uid"]
 
     def cluster(self, url):
@@ -178,9 +164,7 @@ class OlderLedger(unittest.TestCase):
 
     def refuse(self, source, *words):
         before = self.files()
-        result = subprocess.run(
-            [harness.BIN / "milligpud", *source, "--ledger", str(self.ledger), "--webhook-listen", "127.0.0.1:0",
-             "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=harness.PATIENCE)
+        result = harness.run(*source, "--ledger", self.ledger, *harness.ANY_PORTS, program="milligpud")
         self.assertEqual(result.returncode, 1, result.stderr)
         sentence = result.stderr.splitlines()[-1]
         for word in ("milligpud: not migrated from version", str(self.ledger), "uid-of-kube-system", *words):
@@ -212,8 +196,7 @@ class OlderLedger(unittest.TestCase):
 
     def test_older_ledger__of_this_cluster_is_migrated_after_one_request(self):
         api, uid = self.serve()
-        daemon = OlderDaemon(api, "5", uid)
-        self.addCleanup(daemon.close)
+        daemon = self.keep(OlderDaemon(api, "5", uid))
         self.migrates(daemon, 5)
         self.assertEqual(api.seen(KUBE_SYSTEM), 2, "before the migration, and as always")
         daemon.kill()
@@ -222,16 +205,14 @@ class OlderLedger(unittest.TestCase):
 
     def test_older_ledger__without_an_owner_is_migrated_unasked(self):
         api, _ = self.serve()
-        daemon = OlderDaemon(api, "5", None)
-        self.addCleanup(daemon.close)
+        daemon = self.keep(OlderDaemon(api, "5", None))
         self.migrates(daemon, 5)
         self.assertEqual(api.seen(KUBE_SYSTEM), 1)
 
     def test_standalone__identifies_its_cluster_without_a_server(self):
         lay(self.ledger)
         self.refuse(["--standalone", str(harness.DEMO)], "the ledger of another cluster")
-        daemon = harness.Daemon(ledger="own.db")
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(ledger="own.db"))
         uid = daemon.get("/api/v1/summary")["cluster"]
         daemon.stop()
         lay(daemon.home / "ledger.db", "5", uid)

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import unittest
 
 import harness
@@ -34,21 +33,15 @@ rules:
 
 
 def cluster():
-    amounts = {"nvidia.com/vgpu": "4000"}
-    return {"apiVersion": "v1", "kind": "List", "items": [
-        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"pool": pool}}, "spec": {},
-         "status": {"capacity": amounts, "allocatable": amounts}}
-        for name, pool in (("alpha", "night"), ("beta", "day"))]}
+    return harness.objects(harness.node("alpha", 4000, labels={"pool": "night"}),
+                           harness.node("beta", 4000, labels={"pool": "day"}))
 
 
-class Documents(unittest.TestCase):
+class Documents(harness.Case):
     def begin(self, text, ledger="ledger.db"):
-        folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")
-        self.addCleanup(folder.cleanup)
-        self.file = harness.pathlib.Path(folder.name) / "policy.yaml"
+        self.file = self.scratch() / "policy.yaml"
         self.write(text)
-        self.daemon = harness.Daemon(cluster(), "--policy", str(self.file), ledger=ledger)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(cluster(), "--policy", str(self.file), ledger=ledger))
 
     def write(self, text):
         """As kubelet replaces the files of a ConfigMap: another file behind the same name."""
@@ -72,13 +65,6 @@ class Documents(unittest.TestCase):
 
     def fits(self, made, node="alpha"):
         return self.daemon.filter(made, [node])["NodeNames"] == [node]
-
-    def metric(self, name):
-        body = self.daemon.admin("GET", "/metrics")[1].decode()
-        return [line for line in body.splitlines() if line.startswith(name)]
-
-    def finding(self):
-        return next(check for check in self.daemon.get("/api/v1/doctor")["checks"] if check["name"] == "policy")
 
     def test_refusals__name_the_rule_of_namespace_and_node(self):
         self.begin(NIGHT)
@@ -135,20 +121,20 @@ class Documents(unittest.TestCase):
 
     def test_broken_document__leaves_the_old_one_in_force(self):
         self.begin(NIGHT)
-        self.assertEqual(self.finding()["status"], "ok")
+        self.assertEqual(self.daemon.doctor("policy")["status"], "ok")
         part = self.daemon.create(harness.pod("part", 300))
         self.write(BROKEN)
         self.reload()
         self.daemon.wait(lambda: "failed" in self.policy(), "the failure")
         self.assertRegex(self.policy()["failed"]["text"], re.escape(str(self.file)) + r":6:\d+: rules\[0\].min: 0 is below")
         self.assertIn("the old one stays in force", self.daemon.logged())
-        self.assertEqual(self.finding()["status"], "failed")
-        self.assertEqual(self.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
+        self.assertEqual(self.daemon.doctor("policy")["status"], "failed")
+        self.assertEqual(self.daemon.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
         self.refused(part)
         self.write(STEPS)
         self.decides("day")  # found without a signal
         self.assertNotIn("failed", self.policy())
-        self.assertEqual(self.finding()["status"], "ok")
+        self.assertEqual(self.daemon.doctor("policy")["status"], "ok")
 
     def test_reload__is_consistent_in_every_view(self):
         self.begin(NIGHT)
@@ -174,7 +160,7 @@ class Documents(unittest.TestCase):
         self.assertNotIn("rule 1 (ok)", self.daemon.logged())
         self.write(NIGHT)
         self.decides("research", "night")
-        self.assertNotIn("rules", [check["name"] for check in self.daemon.get("/api/v1/doctor")["checks"]])
+        self.assertIsNone(self.daemon.doctor("rules"))
 
     def test_missing_document__leaves_the_old_one_in_force(self):
         self.begin(NIGHT)
@@ -233,8 +219,8 @@ class Documents(unittest.TestCase):
             self.decides("day")
             self.assertEqual(self.daemon.admin("GET", "/readyz")[0], 200)
             self.assertIn(str(self.file), self.policy()["failed"]["text"])
-            self.assertEqual(self.finding()["status"], "failed")
-            self.assertEqual(self.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
+            self.assertEqual(self.daemon.doctor("policy")["status"], "failed")
+            self.assertEqual(self.daemon.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
             self.assertIn(" error ", [line for line in self.daemon.logged().splitlines()
                                       if "which the ledger has kept" in line][-1])
             self.assertEqual(self.kept(), [(str(self.file), STEPS.encode())])
@@ -274,15 +260,14 @@ class Documents(unittest.TestCase):
         self.daemon.start()
         self.daemon.wait(lambda: self.kept() == [], "nothing kept")
         self.assertNotIn("failed", self.policy())
-        self.assertEqual(self.finding()["status"], "ok")
+        self.assertEqual(self.daemon.doctor("policy")["status"], "ok")
         self.daemon.kill()
         self.write(BROKEN)
         self.does_not_start(self.daemon.home / "ledger.db")
         self.daemon.start()
 
     def does_not_start(self, ledger):
-        done = subprocess.run([harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--policy", str(self.file),
-                               "--ledger", str(ledger)], capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
+        done = harness.run("--standalone", harness.DEMO, "--policy", self.file, "--ledger", ledger, program="milligpud")
         self.assertEqual(done.returncode, 2, done)
         self.assertIn(f"policy: {self.file}:6:", done.stderr)
 
@@ -315,13 +300,12 @@ class Documents(unittest.TestCase):
         self.assertIn("only whole GPUs", done.stdout)
         self.assertIn("pool=night", done.stdout)
         self.assertIn(str(self.file), run("--port-file", self.daemon.home / "ports", "summary").stdout)
-        self.assertEqual(self.metric("milligpu_policy_info"), ['milligpu_policy_info{policy="file"} 1'])
-        self.assertEqual(self.metric("milligpu_policy_rules_holding"), ["milligpu_policy_rules_holding 2"])
+        self.assertEqual(self.daemon.metric("milligpu_policy_info"), ['milligpu_policy_info{policy="file"} 1'])
+        self.assertEqual(self.daemon.metric("milligpu_policy_rules_holding"), ["milligpu_policy_rules_holding 2"])
 
     def test_ready_policy__needs_no_file(self):
         for word, name, order in (("mixed", "mixed", "rollout"), ("spread", "spread", "spread"), ("fgd", "rollout", "rollout")):
-            daemon = harness.Daemon(cluster(), "--policy", word)
-            self.addCleanup(daemon.close)
+            daemon = self.keep(harness.Daemon(cluster(), "--policy", word))
             shown = daemon.get("/api/v1/policy")
             self.assertEqual((shown["name"], shown["policy"]), (name, order))
             self.assertEqual(daemon.get("/api/v1/summary")["policy"], name)
@@ -335,8 +319,7 @@ class Documents(unittest.TestCase):
         for word, says in (("bestfit", 'there is no policy "bestfit"; there are'), (str(file), f"{file}:6:"),
                            (str(file) + ".yaml", f"{file}.yaml")):
             for flags in (["--check-config"], []):
-                done = subprocess.run([harness.BIN / "milligpud", "--standalone", str(harness.DEMO), "--policy", word, *flags],
-                                      capture_output=True, text=True, timeout=harness.PATIENCE, check=False)
+                done = harness.run("--standalone", harness.DEMO, "--policy", word, *flags, program="milligpud")
                 self.assertEqual(done.returncode, 2, done)
                 self.assertIn("policy: ", done.stderr)
                 self.assertIn(says, done.stderr)

@@ -4,41 +4,16 @@ import contextlib
 import json
 import sqlite3
 import stat
-import subprocess
 import time
-import unittest
 
 import harness
 
-CTL = harness.BIN / "milligpuctl"
 NODE = "a100-0"
 
 
-def ctl(*words):
-    done = subprocess.run([CTL, *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE)
-    if "Sanitizer" in done.stderr or done.returncode < 0:
-        raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
-    return done
-
-
-def spoil(ledger, *statements):
-    """Change rows behind the daemon's back; drop our triggers meanwhile, because they would forbid it."""
-    with contextlib.closing(sqlite3.connect(ledger, timeout=harness.PATIENCE, isolation_level=None)) as db:
-        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-        db.execute("BEGIN IMMEDIATE")
-        for name, _ in triggers:
-            db.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            assert db.execute(statement).rowcount > 0, statement
-        for _, sql in triggers:
-            db.execute(sql)
-        db.execute("COMMIT")
-
-
-class SafeMode(unittest.TestCase):
+class SafeMode(harness.Case):
     def open(self, *flags):
-        daemon = harness.Daemon(harness.DEMO, "--verify-interval-s", "1", *flags, ledger="ledger.db")
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(harness.DEMO, "--verify-interval-s", "1", *flags, ledger="ledger.db"))
         for name in ("one", "two"):
             node, error, _ = daemon.schedule(harness.pod(name, 300), [NODE])
             self.assertEqual((node, error), (NODE, ""))
@@ -54,23 +29,17 @@ class SafeMode(unittest.TestCase):
         daemon.wait(lambda: last.exists() and "milligpu_largest_free_milli{" in last.read_text(), "the bundle")
         return found[0]
 
-    def metrics(self, daemon):
-        return daemon.admin("GET", "/metrics")[1].decode()
-
-    def doctor(self, daemon):
-        return ctl("doctor", "--port-file", daemon.home / "ports")
-
     def test_sound_ledger__is_verified_periodically(self):
         daemon = self.open()
-        daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 3' in self.metrics(daemon), "three audits")
-        self.assertIn("milligpu_safe_mode 0\n", self.metrics(daemon))
-        self.assertIn("verified with the rest of the ledger at ", self.doctor(daemon).stdout)
+        daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 3' in daemon.metrics(), "three audits")
+        self.assertIn("milligpu_safe_mode 0\n", daemon.metrics())
+        self.assertIn("verified with the rest of the ledger at ", daemon.ctl("doctor").stdout)
         self.assertEqual(list(daemon.home.glob("*.safe-mode-*")), [])
 
     def test_changed_charge__stops_granting(self):
         daemon = self.open()
         three = daemon.create(harness.pod("three", 300))
-        spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE allocation ="
+        harness.spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE allocation ="
                            " (SELECT id FROM allocation WHERE name = 'one')")
         bundle = self.distrusts(daemon)
         why = "safe mode: the ledger on disk failed its verification"
@@ -84,11 +53,11 @@ class SafeMode(unittest.TestCase):
         for said in (daemon.filter(three, [NODE])["Error"], daemon.bind(three, NODE)):
             self.assertIn(why, said)
             self.assertNotIn("allocation", said)
-        page = self.metrics(daemon)
+        page = daemon.metrics()
         for line in ("milligpu_safe_mode 1\n", 'milligpu_safe_mode_info{reason="disk"} 1\n', "milligpu_ready 0\n",
                      'milligpu_verifications_total{outcome="failed"} 1\n'):
             self.assertIn(line, page)
-        doctor = self.doctor(daemon)
+        doctor = daemon.ctl("doctor")
         self.assertEqual(doctor.returncode, 1)
         for words in (why, "the charge of allocation", str(bundle), "restart milligpud"):
             self.assertIn(words, doctor.stdout)
@@ -99,7 +68,7 @@ class SafeMode(unittest.TestCase):
         self.assertTrue(daemon.get("/api/v1/summary")["safeMode"])
         self.assertEqual(daemon.get("/api/v1/pods/default/one")["allocation"]["state"], "bound")
         self.assertEqual(len(daemon.get("/api/v1/history?pod=default/one")["items"]), 1)
-        self.assertEqual(ctl("top", "--port-file", daemon.home / "ports").returncode, 0)
+        self.assertEqual(daemon.ctl("top").returncode, 0)
 
         self.bundle_is_whole(bundle)
         self.nothing_more_is_written(daemon)
@@ -120,7 +89,7 @@ class SafeMode(unittest.TestCase):
         self.assertIn(NODE, [node["name"] for node in snapshot["nodes"]])
         self.assertIn("verify_interval_s: 1", (bundle / "settings.yaml").read_text())
         for ledger in (bundle / "ledger.db", self.ledger):
-            said = ctl("verify", ledger)
+            said = harness.run("verify", ledger)
             self.assertEqual(said.returncode, 1, said)
             self.assertRegex(said.stdout, r"FAILED +charges .*the charge of allocation")
         self.assertEqual(sorted(file.name for file in bundle.iterdir()), names)  # verify created no file
@@ -137,8 +106,7 @@ class SafeMode(unittest.TestCase):
     def restart_refuses(self, daemon):
         flags = daemon.flags
         self.assertEqual(daemon.stop(), 0)
-        refused = subprocess.run([harness.BIN / "milligpud", *daemon.source(), *flags, "--webhook-listen", "127.0.0.1:0",
-                                  "--admin-listen", "127.0.0.1:0"], capture_output=True, text=True, timeout=harness.PATIENCE)
+        refused = harness.run(*daemon.source(), *flags, *harness.ANY_PORTS, program="milligpud")
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("the charge of allocation", refused.stderr)
         daemon.flags = [*flags, "--on-corrupt", "rebuild"]
@@ -149,14 +117,14 @@ class SafeMode(unittest.TestCase):
     def test_memory_and_disk__stop_granting_when_they_differ(self):
         """Tables and journal changed together: the file alone looks sound."""
         daemon = self.open()
-        spoil(self.ledger,
+        harness.spoil(self.ledger,
               "UPDATE allocation SET note_differs = 1 WHERE name = 'one'",
               "UPDATE journal SET result = replace(result, ',\"reserved_ms\"', ',\"note_differs\":true,\"reserved_ms\"')"
               " WHERE json_extract(result, '$.allocation.name') = 'one'")
         bundle = self.distrusts(daemon)
-        self.assertIn('milligpu_safe_mode_info{reason="differ"} 1', self.metrics(daemon))
+        self.assertIn('milligpu_safe_mode_info{reason="differ"} 1', daemon.metrics())
         self.assertIn("one thing on disk and another in memory", (bundle / "README.txt").read_text())
-        self.assertEqual(ctl("verify", bundle / "ledger.db").returncode, 0)
+        self.assertEqual(harness.run("verify", bundle / "ledger.db").returncode, 0)
         # The file alone is sound, so a restart accepts it.
         daemon.stop()
         daemon.start()
@@ -174,7 +142,7 @@ class SafeMode(unittest.TestCase):
                 file.seek(page * 4096)
                 file.write(b"\x5a" * 4096)
         bundle = self.distrusts(daemon)
-        said = ctl("verify", bundle / "ledger.db")
+        said = harness.run("verify", bundle / "ledger.db")
         self.assertEqual(said.returncode, 1, said)
         self.assertRegex(said.stdout, "FAILED +pages")
 
@@ -183,16 +151,15 @@ class SafeMode(unittest.TestCase):
         daemon.admin("DELETE", "/api/v1/standalone/pods/default/one")
         daemon.wait(lambda: daemon.get("/api/v1/history?pod=default/one")["items"][0]["state"] == "released",
                     "the release")
-        spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE live = 0")
-        daemon.wait(lambda: 'milligpu_verifications_total{outcome="past"}' in self.metrics(daemon), "the audit")
-        self.assertIn("the history in the ledger is damaged", self.doctor(daemon).stdout)
+        harness.spoil(self.ledger, "UPDATE charge SET milli = 100 WHERE live = 0")
+        daemon.wait(lambda: 'milligpu_verifications_total{outcome="past"}' in daemon.metrics(), "the audit")
+        self.assertIn("the history in the ledger is damaged", daemon.ctl("doctor").stdout)
         self.assertEqual(daemon.schedule(harness.pod("later", 300))[1], "")
 
     def test_ledger_in_memory__is_verified(self):
-        daemon = harness.Daemon(harness.DEMO, "--verify-interval-s", "1")
-        self.addCleanup(daemon.close)
+        daemon = self.keep(harness.Daemon(harness.DEMO, "--verify-interval-s", "1"))
         daemon.schedule(harness.pod("one", 300))
-        daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 2' in self.metrics(daemon), "two audits")
+        daemon.wait(lambda: 'milligpu_verifications_total{outcome="ok"} 2' in daemon.metrics(), "two audits")
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 import json
 import os
-import pathlib
 import random
 import re
 import subprocess
-import tempfile
 import unittest
 import xml.etree.ElementTree
 
@@ -33,12 +31,10 @@ share,1000,1024,1,800,
 """
 
 
-class Folder(unittest.TestCase):
+class Folder(harness.Case):
     def setUp(self):
         self.maxDiff = None
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-simulate-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name)
+        self.home = self.scratch()
 
     def file(self, name, content):
         path = self.home / name
@@ -46,11 +42,7 @@ class Folder(unittest.TestCase):
         return path
 
     def run_it(self, *words):
-        done = subprocess.run([CTL, "simulate", *map(str, words)], capture_output=True, text=True, timeout=harness.PATIENCE,
-                              cwd=self.home, env={"LC_ALL": "C"})
-        if "Sanitizer" in done.stderr or "must:" in done.stderr or done.returncode < 0:
-            raise AssertionError(f"{words}: {done.returncode}\n{done.stderr}")
-        return done
+        return harness.run("simulate", *words, cwd=self.home, env={"LC_ALL": "C"})
 
     def simulate(self, nodes, pods, *words):
         done = self.run_it("--nodes", self.file("n.csv", nodes), "--arrivals", self.file("a.csv", pods), *words)
@@ -896,12 +888,9 @@ class Ledger(Folder):
     def setUp(self):
         super().setUp()
         nodes = [node(name, labels=labels(1)) for name in ("a", "b")]
-        clock = tempfile.TemporaryDirectory(prefix="milligpu-e2e-clock-")
-        self.addCleanup(clock.cleanup)
-        self.clock = pathlib.Path(clock.name)
-        self.daemon = harness.Daemon(json.loads(dump(*nodes)), "--policy", "spread", ledger="ledger.db",
-                                     env=harness.wall_clock(self.clock, 0))
-        self.addCleanup(self.daemon.close)
+        self.clock = self.scratch()
+        self.daemon = self.keep(harness.Daemon(json.loads(dump(*nodes)), "--policy", "spread", ledger="ledger.db",
+                                               env=harness.wall_clock(self.clock, 0)))
         self.ledger = self.daemon.home / "ledger.db"
 
     def end(self, name):
@@ -940,8 +929,7 @@ class Ledger(Folder):
         self.assertLessEqual(spread, recorded)
         self.assertIn("3 pods arrive", shown)
         backup = self.home / "backup.db"
-        done = subprocess.run([CTL, "backup", backup, "--server", f"127.0.0.1:{self.daemon.port['admin']}"],
-                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        done = self.daemon.ctl("backup", backup)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(self.waits(backup, "--policy", "binpack,spread")[:2], (head, waits))
         self.assertEqual(self.daemon.stop(), 0)

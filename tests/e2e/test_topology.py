@@ -1,7 +1,6 @@
 """GPUs that lie together: what a node tells of NVLink and NUMA, and what a pod demands of them."""
 
 import json
-import unittest
 
 import harness
 
@@ -27,13 +26,9 @@ def pod(name, milli, topology=None):
     return harness.pod(name, milli, annotations={"milligpu.io/topology": topology} if topology else None)
 
 
-class Topology(unittest.TestCase):
+class Topology(harness.Case):
     def pair(self, *flags):
-        api = harness.Api({"kind": "List", "apiVersion": "v1", "items": [node()]})
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api, *flags)
-        self.addCleanup(daemon.close)
-        return api, daemon
+        return super().pair(*flags, cluster=harness.objects(node()))
 
     def held(self, daemon, name):
         index = {gpu["id"]: gpu["index"] for gpu in daemon.get("/api/v1/nodes/" + NODE)["gpus"]}

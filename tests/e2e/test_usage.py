@@ -12,7 +12,6 @@ import ssl
 import subprocess
 import tempfile
 import time
-import unittest
 
 import harness
 import test_node
@@ -70,21 +69,19 @@ def cluster(agent):
         node("n2", {"milligpu.io/agent": json.dumps({"v": 1})}), node("n3", {})]}
 
 
-class Base(unittest.TestCase):
+class Base(harness.Case):
     flags = ("--report-listen", "127.0.0.1:0")
 
     def setUp(self):
         self.agent = Agent()
-        self.daemon = harness.Daemon(cluster(self.agent), *self.flags)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(cluster(self.agent), *self.flags))
 
     def with_a_ledger(self):
         """Another daemon, with a ledger on disk."""
         folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-ledger-")
         self.addCleanup(folder.cleanup)
         ledger = pathlib.Path(folder.name) / "kept.db"
-        self.daemon = harness.Daemon(cluster(self.agent), *self.flags, "--ledger", str(ledger))
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(cluster(self.agent), *self.flags, "--ledger", str(ledger)))
         return ledger
 
     def bound(self, name, milli=300, namespace="default"):
@@ -113,9 +110,6 @@ class Base(unittest.TestCase):
         self.assertEqual((status, answer), (204, b""), answer)
         self.assertEqual(headers["Connection"], "close")
 
-    def metric(self, name):
-        return [line for line in self.daemon.admin("GET", "/metrics")[1].decode().splitlines() if line.startswith(name)]
-
 
 class Taking(Base):
     def test_signed_report__is_taken_once(self):
@@ -126,11 +120,11 @@ class Taking(Base):
         self.refused(409, "report.number", body, headers)
         self.agent.number -= 2
         self.refused(409, "is not above", self.agent.report([]))
-        self.assertIn('milligpu_reports_total{outcome="taken"} 1', self.metric("milligpu_reports_total"))
-        self.assertIn('milligpu_reports_total{outcome="replayed"} 2', self.metric("milligpu_reports_total"))
-        self.assertIn("milligpu_reporting_nodes 1", self.metric("milligpu_reporting_nodes"))
-        self.assertIn("milligpu_measured_shares 1", self.metric("milligpu_measured_shares"))
-        self.assertIn('milligpu_measured_milli{model="T4"} 120', self.metric("milligpu_measured_milli"))
+        self.assertIn('milligpu_reports_total{outcome="taken"} 1', self.daemon.metric("milligpu_reports_total"))
+        self.assertIn('milligpu_reports_total{outcome="replayed"} 2', self.daemon.metric("milligpu_reports_total"))
+        self.assertIn("milligpu_reporting_nodes 1", self.daemon.metric("milligpu_reporting_nodes"))
+        self.assertIn("milligpu_measured_shares 1", self.daemon.metric("milligpu_measured_shares"))
+        self.assertIn('milligpu_measured_milli{model="T4"} 120', self.daemon.metric("milligpu_measured_milli"))
 
     def test_unsigned_report__is_refused(self):
         body = self.agent.report([])
@@ -150,8 +144,8 @@ class Taking(Base):
         made = self.bound("a")
         gpu = self.allocation("a")["shares"][0]["gpu"]
         self.taken(used(made, gpu), {"uid": "stranger", "containers": []}, {"uid": "other"})
-        self.assertIn("milligpu_report_pods_dropped_total 2", self.metric("milligpu_report_pods_dropped"))
-        self.assertIn("milligpu_measured_shares 1", self.metric("milligpu_measured_shares"))
+        self.assertIn("milligpu_report_pods_dropped_total 2", self.daemon.metric("milligpu_report_pods_dropped"))
+        self.assertIn("milligpu_measured_shares 1", self.daemon.metric("milligpu_measured_shares"))
 
     def test_invalid_report__is_refused_with_a_reason(self):
         for body, part in ((b"", "report"), (b"[]", "report"), (b"{}", 'no "v"'), (b"{" * 2000, "report"),
@@ -175,7 +169,7 @@ class Taking(Base):
             self.taken(used(made, gpu, over=over))
         for text in ("container c holds more memory of GPU", "container c was ended because it held more memory"):
             self.assertIn(text, self.daemon.logged())
-        self.assertIn('milligpu_events_total{outcome="ok"}', "\n".join(self.metric("milligpu_events_total")))
+        self.assertIn('milligpu_events_total{outcome="ok"}', "\n".join(self.daemon.metric("milligpu_events_total")))
 
     def test_memory_overuse__is_journaled_once_each_time(self):
         ledger = self.with_a_ledger()
@@ -198,14 +192,14 @@ class Taking(Base):
             stream.terminate()
         self.assertEqual(len(events), 3)
         self.history_tells_of_it(share)
-        checked = subprocess.run([harness.BIN / "milligpuctl", "verify", ledger], capture_output=True, text=True)
+        checked = harness.run("verify", ledger)
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
     def history_tells_of_it(self, share):
         """Newest first; of the pod, not of the GPU."""
         def said(*words):
-            return subprocess.run([harness.BIN / "milligpuctl", "history", *words, "--port-file",
-                                   self.daemon.home / "ports"], capture_output=True, text=True, check=True).stdout
+            return self.daemon.ctl("history", *words).stdout
+
         row, = json.loads(said("--pod", "default/a", "-o", "json"))["items"]
         self.assertTrue(all(row["reservedAt"] <= over.pop("at") for over in row["over"]))
         told = {"container": "c", "gpu": share["gpu"], "mib": share["mib"]}
@@ -222,8 +216,7 @@ class Taking(Base):
         both["items"][1]["metadata"]["annotations"] = {"milligpu.io/agent": honest.annotation(), "milligpu.io/gpus":
                                                        both["items"][0]["metadata"]["annotations"]["milligpu.io/gpus"]
                                                        .replace("GPU-", "GPU-of-n2-")}
-        self.daemon = harness.Daemon(both, *self.flags)
-        self.addCleanup(self.daemon.close)
+        self.daemon = self.keep(harness.Daemon(both, *self.flags))
         names = [f"c{i}" for i in range(50)]
 
         def placed(name, on):
@@ -243,9 +236,9 @@ class Taking(Base):
         for more in (0, 40, 90):
             told(liar, a, "seen")
             told(liar, a, None)
-            self.assertIn(f"{dropped} {more}", self.metric(dropped))
+            self.assertIn(f"{dropped} {more}", self.daemon.metric(dropped))
         told(honest, b, "seen")
-        self.assertIn(f"{dropped} 90", self.metric(dropped))
+        self.assertIn(f"{dropped} 90", self.daemon.metric(dropped))
 
     def test_report__is_taken_by_its_listener_only(self):
         body = self.agent.report([])
@@ -255,8 +248,7 @@ class Taking(Base):
 
 class Showing(Base):
     def run_ctl(self, *words):
-        done = subprocess.run([harness.BIN / "milligpuctl", *words, "--port-file", self.daemon.home / "ports"],
-                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        done = self.daemon.ctl(*words)
         self.assertEqual((done.returncode, done.stderr), (0, ""), words)
         return [line.split() for line in done.stdout.splitlines()]
 
@@ -335,16 +327,12 @@ class Showing(Base):
         self.assertEqual(self.daemon.admin("GET", "/api/v1/allocations?idleSince=2d")[0], 400)
         self.assertEqual(self.daemon.admin("GET", "/api/v1/allocations?state=released&idleSince=" + first)[0], 400)
         self.assertEqual([row[1] for row in self.run_ctl("allocations", "--idle", "0s", "--no-headers")], ["a", "b"])
-        self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2d", "--port-file",
-                                         self.daemon.home / "ports"], capture_output=True, text=True).stderr,
-                         "nothing matches\n")
-        self.assertEqual(subprocess.run([harness.BIN / "milligpuctl", "allocations", "--idle", "2 days", "--port-file",
-                                         self.daemon.home / "ports"], capture_output=True, text=True).returncode, 2)
+        self.assertEqual(self.daemon.ctl("allocations", "--idle", "2d").stderr, "nothing matches\n")
+        self.assertEqual(self.daemon.ctl("allocations", "--idle", "2 days").returncode, 2)
 
     def test_idle_since__survives_a_restart(self):
         """The row is written here, because a share is stored only once it has been idle for an hour."""
-        api = harness.Api(cluster(self.agent))
-        self.addCleanup(api.close)
+        api = self.keep(harness.Api(cluster(self.agent)))
         self.daemon = daemon = harness.ClusterDaemon(api, *self.flags)
         self.addCleanup(daemon.close)
         daemon.logs("the signing keys are published")  # before that, a node with an agent gets no pod
@@ -389,8 +377,7 @@ class Showing(Base):
         self.assertEqual(self.daemon.get("/api/v1/usage/past?since=2020-01-01T00:00:00Z&model=A100")["items"], [])
         self.assertEqual(self.daemon.get("/api/v1/usage/past?since=2999-01-01T00:00:00Z")["items"], [])
         self.assertEqual([row[:3] for row in self.run_ctl("usage", "--since", "7d", "--no-headers")], [["team", "T4", "1"]])
-        wrong = subprocess.run([harness.BIN / "milligpuctl", "usage", "--since", "last week", "--port-file",
-                                self.daemon.home / "ports"], capture_output=True, text=True)
+        wrong = self.daemon.ctl("usage", "--since", "last week")
         self.assertEqual((wrong.returncode, "--since is last week" in wrong.stderr), (2, True), wrong.stderr)
 
     def test_usage_history__is_kept(self):
@@ -418,20 +405,19 @@ class Showing(Base):
         self.assertEqual(self.daemon.admin("DELETE", "/api/v1/standalone/pods/default/a")[0], 200)
         self.daemon.wait(lambda: not self.daemon.get("/api/v1/allocations")["items"], "the end")
         self.assertNotIn("measuredMilli", self.daemon.get("/api/v1/nodes/n1")["gpus"][0])
-        self.assertEqual(self.metric("milligpu_measured_milli"), ['milligpu_measured_milli{model="T4"} 0'])
+        self.assertEqual(self.daemon.metric("milligpu_measured_milli"), ['milligpu_measured_milli{model="T4"} 0'])
         self.taken()
-        self.assertEqual(self.metric("milligpu_measured_shares"), ["milligpu_measured_shares 0"])
+        self.assertEqual(self.daemon.metric("milligpu_measured_shares"), ["milligpu_measured_shares 0"])
 
     def usage(self, daemon):
-        return next(one for one in daemon.get("/api/v1/doctor")["checks"] if one["name"] == "usage")
+        return daemon.doctor("usage")
 
     def test_doctor__says_whether_reports_arrive(self):
         self.assertEqual(self.usage(self.daemon)["status"], "warning")
         self.assertIn("none has reported", self.usage(self.daemon)["text"])
         self.taken()
         self.assertEqual(self.usage(self.daemon)["status"], "ok")
-        deaf = harness.Daemon(cluster(self.agent))
-        self.addCleanup(deaf.close)
+        deaf = self.keep(harness.Daemon(cluster(self.agent)))
         self.assertIn("set report_listen", self.usage(deaf)["fix"])
 
 
@@ -452,14 +438,13 @@ class Secret(Base):
             self.post(body)  # not in the clear
 
 
-class Journey(unittest.TestCase):
+class Journey(harness.Case):
     """A real milligpu-node and a real milligpud over TLS; the driver and the runtime are played."""
 
     def start(self, **containers):
         """A pod with these on GPU-a of n1, each with one process in the driver's eyes: 700, 701 and so on."""
-        self.api = harness.Api({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {}, "status": {}}]})
-        self.addCleanup(self.api.close)
+        self.api = self.keep(harness.Api({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {}, "status": {}}]}))
         home = harness.certificates()
         self.daemon = daemon = harness.ClusterDaemon(
             self.api, "--report-listen", "127.0.0.1:0", "--report-cert", str(home / "server.crt"), "--report-key",
@@ -515,8 +500,7 @@ class Journey(unittest.TestCase):
 
     def marked(self, command):
         """The column MEASURED of the first line."""
-        done = subprocess.run([harness.BIN / "milligpuctl", command, "--port-file", self.daemon.home / "ports"],
-                              capture_output=True, text=True, timeout=harness.PATIENCE)
+        done = self.daemon.ctl(command)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         heads, first = [line.split() for line in done.stdout.splitlines()[:2]]
         return first[heads.index("MEASURED")]

@@ -3,7 +3,6 @@
 import concurrent.futures
 import json
 import socket
-import unittest
 
 import harness
 
@@ -91,15 +90,12 @@ class Placing(harness.Story):
         self.assertEqual([n["metadata"]["name"] for n in answer["Nodes"]["items"]], ["template-7"])
 
 
-class Orders(unittest.TestCase):
+class Orders(harness.Case):
     """The setting `policy`: where pods of 300 go one after the other."""
 
     def gpus_used(self, policy):
-        amounts = {"nvidia.com/vgpu": "2000"}
-        daemon = harness.Daemon({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
-             "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta")]}, "--policy", policy)
-        self.addCleanup(daemon.close)
+        cluster = harness.objects(harness.node("alpha", 2000), harness.node("beta", 2000))
+        daemon = self.keep(harness.Daemon(cluster, "--policy", policy))
         used = []
         for number in range(4):
             self.assertEqual(daemon.schedule(harness.pod("web-%d" % number, 300))[1], "")
@@ -114,17 +110,13 @@ class Orders(unittest.TestCase):
         self.assertEqual(self.gpus_used("firstfit"), self.gpus_used("binpack"))
 
 
-class LearnedOrders(unittest.TestCase):
+class LearnedOrders(harness.Case):
     """The setting `policy`, where the pods that came before decide: alpha has a hole of 700, beta and gamma are empty."""
 
     def daemon(self, policy, served):
         """Three nodes of one GPU, in a cluster that serves pods of this size."""
-        amounts = {"nvidia.com/vgpu": "1000"}
-        daemon = harness.Daemon({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {},
-             "status": {"capacity": amounts, "allocatable": amounts}} for name in ("alpha", "beta", "gamma")]},
-            "--policy", policy)
-        self.addCleanup(daemon.close)
+        cluster = harness.objects(*(harness.node(name, 1000) for name in ("alpha", "beta", "gamma")))
+        daemon = self.keep(harness.Daemon(cluster, "--policy", policy))
         self.assertEqual(daemon.schedule(harness.pod("first", 300), ["alpha"])[1], "")
         for number in range(48):
             daemon.create(harness.pod("usual-%d" % number, served))
@@ -173,9 +165,7 @@ class LearnedOrders(unittest.TestCase):
         made = daemon.create(harness.pod("next", 300))
         for _ in range(3):
             daemon.filter(made)
-        page = daemon.admin("GET", "/metrics")[1]
-        page = page.decode() if isinstance(page, bytes) else page
-        value = {line.split()[0]: int(line.split()[1]) for line in page.splitlines() if "milligpu_judge" in line and line[0] != "#"}
+        value = {line.split()[0]: int(line.split()[1]) for line in daemon.metric("milligpu_judge")}
         self.assertGreaterEqual(value['milligpu_judged_nodes_total{outcome="made"}'], 3)
         self.assertGreaterEqual(value['milligpu_judged_nodes_total{outcome="found"}'], 3)
         self.assertGreater(value["milligpu_judge_bytes"], 1000000)

@@ -1,12 +1,9 @@
 """Why a pod is not bound: what kube-scheduler wrote on it, who should ask about it, and whose room it waits for."""
 
 import json
-import subprocess
-import unittest
 
 import harness
 
-CTL = harness.BIN / "milligpuctl"
 TAINTED = ("0/2 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 1 node(s) had untolerated "
            "taint {node-role.kubernetes.io/control-plane: }. preemption: 0/2 nodes are available: 2 Preemption is not "
            "helpful for scheduling.")
@@ -43,33 +40,19 @@ def owned(pod, kind, owner, revision, label="pod-template-hash"):
     return pod
 
 
-class Why(unittest.TestCase):
+class Why(harness.Case):
     def cluster(self, *items):
-        api = harness.Api({"kind": "List", "apiVersion": "v1", "items": list(items)})
-        self.addCleanup(api.close)
-        daemon = harness.ClusterDaemon(api)
-        self.addCleanup(daemon.close)
-        return api, daemon
-
-    def see(self, daemon, name):
-        return daemon.view(name)
-
-    def doctor(self, daemon, name):
-        return next(check for check in daemon.get("/api/v1/doctor")["checks"] if check["name"] == name)
-
-    def scheduler(self, daemon):
-        return self.doctor(daemon, "scheduler")
+        return self.pair(cluster=harness.objects(*items))
 
     def ctl(self, daemon, *words):
-        done = subprocess.run([CTL, *words, "--port-file", daemon.home / "ports"], capture_output=True,
-                              text=True, timeout=harness.PATIENCE)
+        done = daemon.ctl(*words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
     def test_waiting_pod__refused_by_kube_scheduler_itself_is_explained(self):
         taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
         _, daemon = self.cluster(node("g1", 2, taints=[taint]), waiting("notebook", TAINTED))
-        pod = self.see(daemon, "notebook")
+        pod = daemon.view("notebook")
         scheduling = pod["scheduling"]
         self.assertEqual(scheduling["scheduler"], "default-scheduler")
         self.assertEqual((scheduling["by"], scheduling["reason"]), ("kube-scheduler", "taint"))
@@ -86,7 +69,7 @@ class Why(unittest.TestCase):
         self.assertEqual(len(daemon.get("/api/v1/waiting?state=unasked&model=Tesla-T4")["items"]), 1)
         self.assertEqual(daemon.get("/api/v1/waiting?namespace=other")["counts"], [])
         # The alarm about the wiring is not a tenant's to raise.
-        check = self.scheduler(daemon)
+        check = daemon.doctor("scheduler")
         self.assertEqual(check["status"], "ok", check)
         self.assertIn("default/notebook (taint)", check["text"])
         table = self.ctl(daemon, "waiting")
@@ -102,37 +85,37 @@ class Why(unittest.TestCase):
             node("g1", 2), waiting("selected", SELECTED), waiting("made-up", schedulerName="nobody-runs-me"),
             waiting("gated", "Scheduling is blocked due to non-empty scheduling gates", reason="SchedulingGated",
                     schedulingGates=[{"name": "example.com/quota"}]))
-        self.see(daemon, "gated")
+        daemon.view("gated")
         asked = harness.pod("asked", 300)
         daemon.schedule(asked)
-        check = self.scheduler(daemon)
+        check = daemon.doctor("scheduler")
         self.assertEqual(check["status"], "ok", check)
         self.assertIn("2 waiting pods are refused before an extender is asked", check["text"])
         self.assertNotIn("made-up", check["text"])
-        unserved = self.doctor(daemon, "unserved")
+        unserved = daemon.doctor("unserved")
         self.assertEqual(unserved["status"], "ok", unserved)
         self.assertEqual(unserved["text"], "1 pod asks for nvidia.com/vgpu and names a scheduler that has not asked milligpud "
                          "since its start, which serves default-scheduler: default/made-up (nobody-runs-me)")
-        self.assertEqual(self.see(daemon, "gated")["scheduling"]["gates"], "example.com/quota")
-        self.assertEqual(self.see(daemon, "gated")["scheduling"]["by"], "gate")
-        made_up = self.see(daemon, "made-up")["scheduling"]
+        self.assertEqual(daemon.view("gated")["scheduling"]["gates"], "example.com/quota")
+        self.assertEqual(daemon.view("gated")["scheduling"]["by"], "gate")
+        made_up = daemon.view("made-up")["scheduling"]
         self.assertFalse(made_up["serves"])
         self.assertIn("no scheduler named nobody-runs-me has asked", made_up["text"])
         self.assertIn("those that do: default-scheduler", made_up["text"])
-        self.assertTrue(self.see(daemon, "selected")["scheduling"]["serves"])
+        self.assertTrue(daemon.view("selected")["scheduling"]["serves"])
         counts = {(count["by"], count["reason"]): count["pods"] for count in daemon.get("/api/v1/waiting")["counts"]}
         self.assertEqual(counts, {("kube-scheduler", "selector"): 1, ("gate", "gated"): 1, ("nobody", "scheduler"): 1})
 
     def test_schedulers__are_all_plausible_before_the_first_call(self):
         _, daemon = self.cluster(node("g1", 2), waiting("made-up", schedulerName="nobody-runs-me"))
-        self.see(daemon, "made-up")
-        check = self.scheduler(daemon)
+        daemon.view("made-up")
+        check = daemon.doctor("scheduler")
         self.assertEqual(check["status"], "warning", check)
         self.assertIn("1 waiting pod names a scheduler that has never asked, among them default/made-up (nobody-runs-me)",
                       check["text"])
-        unserved = self.doctor(daemon, "unserved")
+        unserved = daemon.doctor("unserved")
         self.assertEqual((unserved["status"], unserved["text"]), ("ok", "no scheduler has asked since the start"))
-        self.assertNotIn("otherScheduler", self.see(daemon, "made-up"))
+        self.assertNotIn("otherScheduler", daemon.view("made-up"))
 
     def served(self, *items):
         """A daemon that serves the scheduler milligpu."""
@@ -150,7 +133,7 @@ class Why(unittest.TestCase):
         del taken["metadata"]["creationTimestamp"]
         daemon.create(taken)
         daemon.wait(lambda: (daemon.allocation("taken") or {}).get("presumed"), "the pod that was taken")
-        unserved = self.doctor(daemon, "unserved")
+        unserved = daemon.doctor("unserved")
         self.assertEqual(unserved["status"], "warning", unserved)
         head, _, names = unserved["text"].partition(": ")
         self.assertEqual(head, "5 pods ask for nvidia.com/vgpu and name schedulers that have not asked milligpud since its "
@@ -162,20 +145,20 @@ class Why(unittest.TestCase):
                                                          "default/tainted (default-scheduler)"])
         self.assertIn("set spec.schedulerName", unserved["fix"])
         self.assertIn("drift --kind adopted", unserved["fix"])
-        self.assertEqual(self.scheduler(daemon)["status"], "ok")
+        self.assertEqual(daemon.doctor("scheduler")["status"], "ok")
         for name, scheduler in ("lost", "default-scheduler"), ("made-up", "nobody-runs-me"), ("taken", "default-scheduler"):
             words = (f"default/{name} asks for nvidia.com/vgpu and names scheduler {scheduler}, which has not asked milligpud "
                      "since its start; milligpud serves milligpu: set spec.schedulerName: milligpu and create it again")
-            self.assertEqual(self.see(daemon, name)["otherScheduler"], words)
+            self.assertEqual(daemon.view(name)["otherScheduler"], words)
             self.assertIn("Scheduler:    " + words, self.ctl(daemon, "pod", "default/" + name))
-        self.assertNotIn("otherScheduler", self.see(daemon, "ours"))
+        self.assertNotIn("otherScheduler", daemon.view("ours"))
         self.assertNotIn("Scheduler:", self.ctl(daemon, "pod", "default/ours"))
 
     def test_long_bound_pods__raise_no_alarm(self):
         old = waiting("old", nodeName="g1", schedulerName="default-scheduler")
         old["status"]["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}]
         _, daemon = self.served(old)
-        unserved = self.doctor(daemon, "unserved")
+        unserved = daemon.doctor("unserved")
         self.assertEqual(unserved["status"], "ok", unserved)
         self.assertIn("1 pod asks for nvidia.com/vgpu", unserved["text"])
         self.assertIn(": default/old (default-scheduler on g1)", unserved["text"])
@@ -184,14 +167,14 @@ class Why(unittest.TestCase):
         _, daemon = self.served(waiting("lost", schedulerName="nobody-runs-me"))
         second = harness.pod("second", 300)
         daemon.schedule(second)
-        self.assertTrue(self.see(daemon, "lost")["otherScheduler"].endswith(
+        self.assertTrue(daemon.view("lost")["otherScheduler"].endswith(
             "milligpud serves milligpu, default-scheduler: set spec.schedulerName to one of these and create it again"))
-        self.assertNotIn("otherScheduler", self.see(daemon, "second"))
+        self.assertNotIn("otherScheduler", daemon.view("second"))
 
     def test_names__beyond_the_limit_of_a_finding_are_counted(self):
         crowd = [waiting(f"{'made-up-' * 6}{i:02}", schedulerName="x" * 60) for i in range(30)]
         _, daemon = self.served(waiting("lost"), *crowd)
-        unserved = self.doctor(daemon, "unserved")
+        unserved = daemon.doctor("unserved")
         self.assertEqual(unserved["status"], "warning", unserved)
         self.assertTrue(unserved["text"].startswith("31 pods ask "), unserved)
         self.assertIn(": default/lost (default-scheduler), ", unserved["text"])
@@ -203,19 +186,19 @@ class Why(unittest.TestCase):
         young = harness.pod("young", 300)
         young["spec"]["schedulerName"] = "nobody-runs-me"
         daemon.create(young)
-        self.see(daemon, "young")
-        self.assertEqual(self.doctor(daemon, "unserved")["text"],
+        daemon.view("young")
+        self.assertEqual(daemon.doctor("unserved")["text"],
                          "each pod that asks for nvidia.com/vgpu names a scheduler that asks milligpud")
 
     def test_scheduler_without_the_extender__is_an_alarm(self):
         _, daemon = self.cluster(node("g1", 2), waiting("notebook", MISSING))
-        self.see(daemon, "notebook")
-        check = self.scheduler(daemon)
+        daemon.view("notebook")
+        check = daemon.doctor("scheduler")
         self.assertEqual(check["status"], "failed", check)
         self.assertIn("no scheduler named default-scheduler has asked since the start", check["text"])
         self.assertIn("urlPrefix", check["fix"])
         daemon.schedule(harness.pod("asked", 300))
-        self.assertEqual(self.scheduler(daemon)["status"], "ok")
+        self.assertEqual(daemon.doctor("scheduler")["status"], "ok")
 
     def test_rollout__waits_for_its_own_predecessor(self):
         api, daemon = self.cluster(node("g1", 1))
@@ -229,15 +212,15 @@ class Why(unittest.TestCase):
         daemon.schedule(sibling)
         large = owned(harness.pod("llm-large-1", 2000), "ReplicaSet", "llm", "large")
         daemon.schedule(large)
-        self.see(daemon, "llm-large-1")
+        daemon.view("llm-large-1")
         daemon.wait(lambda: "predecessor" in daemon.get("/api/v1/pods/default/llm-new-1"), "the watch of the old pod")
-        found = self.see(daemon, "llm-new-1")["predecessor"]
+        found = daemon.view("llm-new-1")["predecessor"]
         self.assertEqual({key: found[key] for key in ("namespace", "name", "node", "milli", "owner", "terminating")},
                          {"namespace": "default", "name": "llm-old-1", "node": "g1", "milli": 700,
                           "owner": "Deployment llm", "terminating": False})
         self.assertIn("maxSurge: 0", found["text"])
         for name in "web-new-1", "llm-old-2", "llm-large-1":
-            self.assertNotIn("predecessor", self.see(daemon, name), name)
+            self.assertNotIn("predecessor", daemon.view(name), name)
         shown = self.ctl(daemon, "pod", "default/llm-new-1")
         self.assertIn("Predecessor:  the older pod llm-old-1 of the same Deployment holds 700 milli on node g1", shown)
         self.assertIn("Recreate", shown)
@@ -248,19 +231,19 @@ class Why(unittest.TestCase):
             daemon.wait(lambda: ("predecessor" in daemon.get("/api/v1/pods/default/llm-new-1")) == told, "the cordon")
         api.gone("llm-old-1")
         daemon.forgets("llm-old-1")
-        self.assertNotIn("predecessor", self.see(daemon, "llm-new-1"))
+        self.assertNotIn("predecessor", daemon.view("llm-new-1"))
 
     def test_autoscaler__leaves_no_trace(self):
         api, daemon = self.cluster(node("g1", 1))
         self.assertEqual(daemon.schedule(harness.pod("full", 1000))[1], "")
         made = api.create(harness.pod("small", 300))
         daemon.filter(made, ["g1"])
-        before = self.see(daemon, "small")["waiting"]
+        before = daemon.view("small")["waiting"]
         template = dict(node("template", 4))
         status, answer = daemon.webhook("filter", {"Pod": made, "NodeNames": None, "Nodes": {"items": [template]}})
         self.assertEqual(status, 200)
         self.assertEqual(json.loads(answer)["NodeNames"], ["template"])
-        self.assertEqual(self.see(daemon, "small")["waiting"], before)
+        self.assertEqual(daemon.view("small")["waiting"], before)
         self.assertEqual(daemon.get("/api/v1/waiting")["counts"], [{"by": "milligpu", "reason": "room", "pods": 1}])
 
 
