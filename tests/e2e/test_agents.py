@@ -149,28 +149,6 @@ class Agents(harness.Case):
         self.api.gone("milligpu-node-n1", NAMESPACE)
         self.becomes("n1", "gone")
 
-    def test_agent_gpus__do_not_become_numbers(self):
-        daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
-        self.annotate("n1", {"milligpu.io/gpus": None, "milligpu.io/agent": None})
-        self.becomes("n1", "no_agent")
-        shown = daemon.get("/api/v1/nodes/n1")
-        self.assertEqual([gpu["id"] for gpu in shown["gpus"]], ["GPU-n1-0", "GPU-n1-1"])
-        self.assertEqual(shown["state"], "unreadable")
-        self.assertIn("the agent of this Node wrote it before", shown["stateText"])
-        made = daemon.create(harness.pod("p", 300))
-        self.assertNotEqual(daemon.bind(made, "n1"), "")
-        # also after a restart that never saw the agent, and where nobody needs one
-        self.api.gone("milligpu-node-n1", NAMESPACE)
-        daemon.kill()
-        daemon.start()
-        self.assertEqual(self.vouch("n1"), "no_agent")
-        self.assertNotEqual(daemon.bind(made, "n1"), "")
-        # what docs/NODE.md tells to do after the agent was uninstalled
-        self.annotate("n1", {"milligpu.io/agent": '{"leaving":"uninstalled"}'})
-        self.becomes("n1", "none")
-        self.assertEqual(daemon.bind(made, "n1"), "")
-        self.assertNotIn("required-plugins", json.dumps(self.api.pod("p")))
-
     def test_required_agents__outlive_a_restart_without_agents(self):
         daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
         self.assertEqual(self.vouch("n1"), "vouched")
@@ -200,15 +178,6 @@ class Agents(harness.Case):
     def test_required_agents__on_closes_every_node_without_one(self):
         self.start(gpu_node("n1"), flags=["--require-agent=always"])
         self.assertEqual(self.vouch("n1"), "no_agent")
-
-    def test_agent_outside_of_pods__vouches_by_its_annotation(self):
-        said = vouching("n1")
-        claim = json.loads(said["milligpu.io/agent"])
-        del claim["pod"]
-        said["milligpu.io/agent"] = json.dumps(claim)
-        daemon = self.start(gpu_node("n1", said), gpu_node("n2"))
-        self.assertEqual((self.vouch("n1"), self.vouch("n2")), ("none", "no_agent"))
-        self.assertEqual(daemon.schedule(harness.pod("p", 300), ["n1", "n2"])[0], "n1")
 
     def test_agent_labels__refuse_an_invalid_selector(self):
         for flag, text in (("--agent-nodes=gpu", "agent_nodes"), ("--agent-label=", "agent_label"),

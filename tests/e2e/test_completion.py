@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import harness
-from test_ctl import CTL, PODS, run
+from test_ctl import PODS, run
 
 BASH = """
 source <(milligpuctl completion bash)

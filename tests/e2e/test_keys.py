@@ -92,18 +92,6 @@ class Keys(Cluster):
         self.daemon.wait(lambda: self.published() == [new], "the key of before to be taken away", 30)
         self.daemon.wait(lambda: self.states() == ["signing"], "it to be forgotten, too")
 
-    def test_key_replacement__continues_after_a_restart(self):
-        old = self.signer()
-        self.want_replaced(old)
-        new = self.other_than(old)
-        for _ in range(2):
-            self.daemon.kill()
-            self.daemon.start()
-            self.assertIn(new, [key["id"] for key in self.shown()["items"]])
-        self.daemon.wait(lambda: self.signer() == new, "the next key to sign")
-        self.assertEqual([path.name for path in sorted(self.daemon.home.glob("*.key*"))],
-                         ["ledger.db.key", "ledger.db.key.keys"])
-
     def ctl_with_kubectl(self):
         """milligpuctl, and the file that has the words of its last kubectl."""
         folder = tempfile.TemporaryDirectory()
@@ -133,28 +121,6 @@ class Keys(Cluster):
 
     def pods_of(self, key):
         return {item["id"]: item["pods"] for item in self.shown()["items"]}.get(key)
-
-    def pretender(self, name, key, node=None, annotations=None):
-        pod = harness.pod(name, 100)
-        pod["metadata"]["annotations"] = {"milligpu.io/signature": f"v1:{key}:{'0' * 86}=="} | (annotations or {})
-        if node is not None:
-            pod["spec"]["nodeName"] = node
-        code, _ = self.api.request("POST", "/api/v1/namespaces/default/pods", pod)
-        self.assertEqual(code, 201)
-
-    def test_key_names__in_unsigned_pods_keep_no_key(self):
-        self.daemon.schedule(harness.pod("real", 100))
-        old, new = self.replace()
-        real = self.api.pod("real")
-        node = real["spec"]["nodeName"]
-        self.pretender("unbound", old)
-        self.pretender("bound", old, node)
-        copied = {name: real["metadata"]["annotations"][name] for name in ("milligpu.io/allocation", "milligpu.io/signature")}
-        self.pretender("copied", old, node, copied)
-        self.daemon.wait(lambda: self.pods_of(old) == 1, "one pod that needs it")
-        self.api.request("DELETE", "/api/v1/namespaces/default/pods/real?gracePeriodSeconds=0")
-        self.daemon.wait(lambda: self.published() == [new], "the key to be taken away", 30)
-        self.daemon.wait(lambda: self.states() == ["signing"], "it to be forgotten")
 
     def test_revoked_key__goes_at_once(self):
         ctl, said = self.ctl_with_kubectl()

@@ -12,7 +12,7 @@ import time
 
 import harness
 import test_node
-from test_node import ALLOCATION, Refused, field, parse
+from test_node import Refused, field, parse
 
 CONTROL = harness.SOURCE / "tests/fake_mps/nvidia-cuda-mps-control"
 UP = 'milligpu_node_mps_daemons{state="up"} 2\n'
@@ -255,22 +255,6 @@ class Mps(harness.Case):
     def test_hanging_daemon__without_clients_is_replaced(self):
         self.is_replaced_when_told("hang")
 
-    def test_validation__refuses_containers_that_bypass_mps(self):
-        node, runtime = self.up()
-        sandboxed, container = ask(share("GPU-a"), node)
-        answer = runtime.call("CreateContainer", field(1, sandboxed) + field(2, container))
-        whole = answer[1][0]
-        check = lambda adjust: runtime.call("ValidateContainerAdjustment", field(1, sandboxed) + field(2, container) +
-                                            field(3, adjust))
-        self.assertEqual(check(whole), {})
-        gpus = b"".join(field(8, one) for one in parse(whole)[8])
-        void = test_node.pair(4, "NVIDIA_VISIBLE_DEVICES", "void")
-        said = check(gpus + void)
-        self.assertEqual(said[1], [1])
-        self.assertRegex(said[2][0].decode(), "would run without the MPS of its GPUs .one is GPU-a")
-        elsewhere = whole + field(3, field(1, "/dev/shm") + field(2, "bind") + field(3, "/tmp"))
-        self.assertEqual(check(elsewhere)[1], [1])
-
     def test_node_label__switches_mps_after_clients_end(self):
         api = self.keep(harness.Api())
         name = json.loads(harness.DEMO.read_text())["items"][0]["metadata"]["name"]
@@ -383,18 +367,17 @@ class Mps(harness.Case):
         self.assertIn("--mps-shm: /proc/x: ", done.stderr)
 
     def test_mps_flags__are_refused_when_wrong(self):
+        home = self.scratch()
+        (home / "kubeconfig").write_text(json.dumps(harness.kubeconfig("http://127.0.0.1:9")))
         for flags, words in ((["--mps", "yes"], 'mps: "yes" is none of: off on label'),
                              (["--mps", "on", "--nvml", ""], "--mps: needs NVML"),
                              (["--mps-dir", "mps"], '--mps-dir: "mps" does not begin with /'),
                              (["--mps-control", ""], "--mps-control is not set"),
                              (["--mps", "on", "--mps-dir", "/" + "x" * 90], "--mps-dir: too long for the sockets")):
-            node = Node()
-            self.addCleanup(node.folder.cleanup)
-            self.addCleanup(node.socket.close)
-            node.start(*flags) if "--nvml" in flags else node.start("--nvml", "none.so", *flags)
-            self.assertIn(node.process.wait(harness.PATIENCE), (1, 2))
-            node.log.close()
-            self.assertIn(words, node.logged())
+            done = harness.run("--node", "n1", "--state-dir", home, "--kubeconfig", home / "kubeconfig", "--nvml", "none.so", *flags,
+                               program="milligpu-node")
+            self.assertIn(done.returncode, (1, 2))
+            self.assertIn(words, done.stderr)
 
 
 if __name__ == "__main__":

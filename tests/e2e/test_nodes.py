@@ -30,7 +30,7 @@ def agent(gpus, mig=0, of="a"):
 
 
 def cluster(*nodes):
-    return {"apiVersion": "v1", "kind": "List", "items": list(nodes)}
+    return harness.objects(*nodes)
 
 
 class Shown(harness.Case):
@@ -149,34 +149,6 @@ class Shown(harness.Case):
         self.assertEqual(daemon.filter(plain)["NodeNames"], ["spark"])
         self.assertEqual(daemon.filter(mem)["FailedAndUnresolvableNodes"], {"spark": text})
         self.assertIn(text, self.ctl(daemon, "pod", "default/mem"))
-
-
-class Live(harness.Case):
-    """The plugin goes and comes back."""
-
-    def test_returning_plugin__wakes_waiting_pods_only(self):
-        api, daemon = self.pair(cluster=cluster(node("gpu", gfd_labels(2), capacity=whole(2))))
-
-        def offers(capacity, allocatable):
-            status, _ = api.request("PATCH", "/api/v1/nodes/gpu/status", {
-                "status": {"capacity": whole(capacity), "allocatable": whole(allocatable)}})
-            self.assertEqual(status, 200)
-
-        def state():
-            return daemon.get("/api/v1/nodes/gpu")["state"]
-
-        self.assertEqual(daemon.schedule(harness.pod("runs", 300))[1], "")
-        offers(2, 0)
-        daemon.wait(lambda: state() == "plugin", "the plugin to be missed")
-        self.assertEqual(daemon.schedule(harness.pod("waits", 300))[0], None)
-        offers(0, 0)
-        self.assertEqual(daemon.get("/api/v1/pods/default/runs")["allocation"]["state"], "bound")
-        self.assertEqual(daemon.get("/api/v1/drift")["items"], [])
-        before = api.seen("csistoragecapacities")
-        offers(2, 2)
-        daemon.wait(lambda: state() == "ok", "the plugin to return")
-        daemon.wait(lambda: api.seen("csistoragecapacities") > before, "the wake-up")
-        daemon.check()
 
 
 if __name__ == "__main__":

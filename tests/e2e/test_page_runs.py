@@ -125,8 +125,7 @@ def node(name, gpus=1, labels=None, annotations=None, **info):
                                    "conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": info}}
 
 
-def cluster(*items):
-    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+cluster = harness.objects
 
 
 def free_port():
@@ -151,16 +150,15 @@ class Page(harness.Case):
     maxDiff = None
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-page-")
-        self.addCleanup(folder.cleanup)
-        self.home = pathlib.Path(folder.name) / "milligpu"
+        folder = self.scratch()
+        self.home = folder / "milligpu"
         shutil.copytree(harness.SOURCE, self.home, symlinks=True,
                         ignore=lambda path, names: {"build", "tests", "shared", ".git", ".ci"} & set(names)
                         if pathlib.Path(path) == harness.SOURCE else ())
         (self.home / "tests").symlink_to(harness.SOURCE / "tests")
         (self.home / "build/release").mkdir(parents=True)
         (self.home / "build/release/bin").symlink_to(harness.BIN)
-        tools = pathlib.Path(folder.name) / "tools"
+        tools = folder / "tools"
         tools.mkdir()
         (tools / "kubectl").write_text(KUBECTL)
         (tools / "kubectl").chmod(0o755)

@@ -7,7 +7,6 @@ import signal
 import unittest
 
 import harness
-from test_ctl import run
 
 HEAD = "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n"
 NIGHT = HEAD + """
@@ -89,7 +88,7 @@ class Documents(harness.Case):
         shown = self.daemon.view("one")
         self.assertEqual(sorted((reason["reason"], reason["nodes"], reason["text"]) for reason in shown["reasons"]),
                          sorted(("reserve", 1, text) for text in says))
-        done = run("--port-file", self.daemon.home / "ports", "pod", "one")
+        done = self.daemon.ctl("pod", "one")
         self.assertIn(says[0], done.stdout)
         # Never comes before later.
         model = self.daemon.create(harness.pod("model", 300, annotations={"milligpu.io/gpu-model": "H100"}))
@@ -113,11 +112,6 @@ class Documents(harness.Case):
         self.assertTrue(self.fits(part))
         self.assertEqual(self.refused(odd), "policy rule 1 (day): shares in steps of 100 milli here")
         self.assertEqual(self.daemon.bind(part, "alpha"), "")
-
-    def test_replaced_file__is_read_without_a_signal(self):
-        self.begin(NIGHT)
-        self.write(STEPS)
-        self.decides("day")
 
     def test_broken_document__leaves_the_old_one_in_force(self):
         self.begin(NIGHT)
@@ -155,8 +149,8 @@ class Documents(harness.Case):
         self.write(slip)
         lines = ["rule 2 (slip), nodes: pool=nigth matches 0 nodes", "rule 2 (slip), models: H200* matches 0 nodes"]
         self.daemon.wait(lambda: all(line in self.daemon.logged() for line in lines), lines)
-        found = [check for check in self.daemon.get("/api/v1/doctor")["checks"] if check["name"] == "rules"]
-        self.assertEqual([(check["status"], check["text"]) for check in found], [("warning", ";".join(lines))])
+        found = self.daemon.doctor("rules")
+        self.assertEqual((found["status"], found["text"]), ("warning", ";".join(lines)))
         self.assertNotIn("rule 1 (ok)", self.daemon.logged())
         self.write(NIGHT)
         self.decides("research", "night")
@@ -294,12 +288,12 @@ class Documents(harness.Case):
 
     def test_milligpuctl__shows_the_rules_in_force(self):
         self.begin(NIGHT)
-        done = run("--port-file", self.daemon.home / "ports", "policy")
+        done = self.daemon.ctl("policy")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("binpack", done.stdout)
         self.assertIn("only whole GPUs", done.stdout)
         self.assertIn("pool=night", done.stdout)
-        self.assertIn(str(self.file), run("--port-file", self.daemon.home / "ports", "summary").stdout)
+        self.assertIn(str(self.file), self.daemon.ctl("summary").stdout)
         self.assertEqual(self.daemon.metric("milligpu_policy_info"), ['milligpu_policy_info{policy="file"} 1'])
         self.assertEqual(self.daemon.metric("milligpu_policy_rules_holding"), ["milligpu_policy_rules_holding 2"])
 
@@ -312,9 +306,7 @@ class Documents(harness.Case):
             self.assertEqual(daemon.logged().count("orders by rollout instead"), int(word == "fgd"))
 
     def test_unreadable_policy__fails_the_start(self):
-        folder = harness.tempfile.TemporaryDirectory(prefix="milligpu-policy-")
-        self.addCleanup(folder.cleanup)
-        file = harness.pathlib.Path(folder.name) / "policy.yaml"
+        file = self.scratch() / "policy.yaml"
         file.write_text(BROKEN)
         for word, says in (("bestfit", 'there is no policy "bestfit"; there are'), (str(file), f"{file}:6:"),
                            (str(file) + ".yaml", f"{file}.yaml")):

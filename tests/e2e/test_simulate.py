@@ -98,11 +98,6 @@ spread   2 x 1000 milli of T4, 2000m CPU, 1024 MiB        1        1
         done = self.simulate(SMALL_NODES, SMALL_PODS, "-o", "name", "--policy", "fgd,binpack")
         self.assertEqual(done.stdout, "fgd\nbinpack\n")
 
-    def test_table__is_sorted_and_without_headers(self):
-        done = self.simulate(SMALL_NODES, SMALL_PODS, "--no-headers", "--sort-by", "-POLICY")
-        self.assertEqual([line.split()[0] for line in done.stdout.split("\n\n")[0].splitlines()],
-                         sorted(POLICIES, reverse=True))
-
     def test_progress__is_shown_for_long_runs_on_a_terminal(self):
         self.file("n.csv", SMALL_NODES)
         self.file("a.csv", SMALL_PODS.replace("alien,0,0,1,100,H100\n", ""))
@@ -935,18 +930,6 @@ class Ledger(Folder):
         self.assertEqual(self.daemon.stop(), 0)
         self.assertEqual(self.waits(self.ledger, "--policy", "binpack,spread"), (head, waits, shown))
         self.assertEqual(sorted(path.name for path in self.home.iterdir()), ["backup.db", "waits.csv"])
-
-    def test_ledger__prints_json_with_a_learned_workload(self):
-        self.happen()
-        done = self.run_it("--ledger", self.ledger, "--learn", "-o", "json")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        answer = json.loads(done.stdout)
-        self.assertEqual([item["policy"] for item in answer["items"]], ["recorded", *POLICIES])
-        self.assertEqual(answer["targetWorkload"]["source"], "learned")
-        self.assertEqual(answer["unknownArrivals"], 0)
-        for item in answer["items"]:
-            self.assertEqual(item["atOnce"] + item["waited"] + item["never"], 3, item)
-        self.assertEqual(self.run_it("--ledger", self.ledger, "--learn", "-o", "json").stdout, done.stdout)
 
     def test_ledger__refuses_options_that_it_answers_itself(self):
         self.refuse_usage("--ledger and --nodes exclude each other", "--ledger", self.ledger, "--nodes", "n")

@@ -78,9 +78,7 @@ class Base(harness.Case):
 
     def with_a_ledger(self):
         """Another daemon, with a ledger on disk."""
-        folder = tempfile.TemporaryDirectory(prefix="milligpu-e2e-ledger-")
-        self.addCleanup(folder.cleanup)
-        ledger = pathlib.Path(folder.name) / "kept.db"
+        ledger = self.scratch() / "kept.db"
         self.daemon = self.keep(harness.Daemon(cluster(self.agent), *self.flags, "--ledger", str(ledger)))
         return ledger
 
@@ -329,43 +327,6 @@ class Showing(Base):
         self.assertEqual([row[1] for row in self.run_ctl("allocations", "--idle", "0s", "--no-headers")], ["a", "b"])
         self.assertEqual(self.daemon.ctl("allocations", "--idle", "2d").stderr, "nothing matches\n")
         self.assertEqual(self.daemon.ctl("allocations", "--idle", "2 days").returncode, 2)
-
-    def test_idle_since__survives_a_restart(self):
-        """The row is written here, because a share is stored only once it has been idle for an hour."""
-        api = self.keep(harness.Api(cluster(self.agent)))
-        self.daemon = daemon = harness.ClusterDaemon(api, *self.flags)
-        self.addCleanup(daemon.close)
-        daemon.logs("the signing keys are published")  # before that, a node with an agent gets no pod
-        ledger = daemon.home / "ledger.db"
-        made = self.bound("a")
-        gpu = self.allocation("a")["shares"][0]["gpu"]
-        since = lambda: self.allocation("a")["shares"][0].get("idleSince")
-        time.sleep(1.1)  # REST tells seconds
-        self.taken(used(made, gpu, 9))
-        first = since()
-
-        def again(*statements):
-            daemon.stop()
-            with contextlib.closing(sqlite3.connect(ledger)) as db, db:
-                rows = db.execute("SELECT count(*) FROM idle").fetchone()[0]
-                (until_ms,), = db.execute("SELECT until_ms FROM reported").fetchall()
-                for statement in statements:
-                    self.assertEqual(db.execute(statement).rowcount, 1)
-            daemon.start()
-            self.assertAlmostEqual(until_ms / 1000, time.time(), delta=60)
-            return rows
-
-        self.assertEqual(0, again("INSERT INTO idle SELECT s.allocation, s.container, s.gpu, a.bound_ms FROM share AS s"
-                                  " JOIN allocation AS a ON a.id = s.allocation"), "not for an hour yet")
-        stored = since()
-        self.assertLess(stored, first)
-        self.taken(used(made, gpu, 0))
-        self.assertEqual(since(), stored)
-        self.taken(used(made, gpu, 10))
-        self.assertEqual(again(), 0, "it works")
-        self.assertIsNone(since())
-        self.taken(used(made, gpu, 0))
-        self.assertGreaterEqual(since(), first)
 
     def test_granted_time__comes_from_the_history(self):
         self.bound("a", 500, namespace="team")
