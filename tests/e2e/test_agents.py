@@ -179,12 +179,6 @@ class Agents(harness.Case):
         self.start(gpu_node("n1"), flags=["--require-agent=always"])
         self.assertEqual(self.vouch("n1"), "no_agent")
 
-    def test_agent_labels__refuse_an_invalid_selector(self):
-        for flag, text in (("--agent-nodes=gpu", "agent_nodes"), ("--agent-label=", "agent_label"),
-                           ("--agent-nodes=a=b=c", "agent_nodes"), ("--agent-label=a b=c", "agent_label")):
-            with self.assertRaises(Exception):
-                harness.Daemon(harness.DEMO, flag).close()
-
 
 if __name__ == "__main__":
     harness.main()

@@ -213,11 +213,6 @@ class WhoWeAre(Cluster):
             api.create(harness.running("seen", 100, "t4-0"))
             daemon.knows("seen")
 
-    def test_credential_plugin__is_refused_with_advice(self):
-        said = r'(?s)ended with 1.*kubeconfig: line 1: users\[0\]\.user\.exec: .*run \\?"kubectl proxy'
-        with self.assertRaisesRegex(AssertionError, said):
-            self.open(self.serve(), user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "x"}})
-
     def test_wrong_token__is_reported_and_grants_nothing(self):
         api = self.serve(harness.DEMO, "--token", "right")
         daemon = self.open(api, user={"token": "wrong"}, ready=False)
@@ -455,25 +450,6 @@ class WrongFiles(Cluster):
         self.kubeconfig("- a list\n")
         self.kubeconfig("clusters: [\n")
         self.kubeconfig("x: " + "[" * 100000)
-
-    def test_kubeconfig__names_key_and_line_of_a_wrong_value(self):
-        whole = harness.kubeconfig("http://127.0.0.1:1")
-        for key, value, words in (("clusters", 17, ("clusters",)), ("current-context", "gone", ("gone",)),
-                                  ("contexts", [], ("here",)), ("users", [{"name": "other"}], ("u",)),
-                                  ("clusters", [{"name": "c", "cluster": {}}], ("server",)),
-                                  ("clusters", [{"name": "c", "cluster": {"server": "ftp://x"}}], ("server",)),
-                                  ("users", [{"name": "u", "user": {"tokenFile": "nowhere"}}], ("nowhere",)),
-                                  ("users", [{"name": "u", "user": {"client-certificate-data": "%%"}}],
-                                   ("client-certificate-data",))):
-            with self.subTest(key=key, value=value):
-                self.kubeconfig(json.dumps({**whole, key: value}, indent=1), *words)
-
-    def test_kubeconfig__absent_outside_a_cluster_gives_advice(self):
-        self.assertIn("kubeconfig", self.refuse())
-
-    def test_kubeconfig__names_an_unknown_context(self):
-        (self.home / "kubeconfig").write_text(json.dumps(harness.kubeconfig("http://127.0.0.1:1")))
-        self.assertIn("nope", self.refuse("--kubeconfig", str(self.home / "kubeconfig"), "--context", "nope"))
 
     def test_config_file__is_refused_for_every_class_of_error(self):
         file = self.home / "config.yaml"

@@ -489,14 +489,6 @@ class Binds(Faulty):
         time.sleep(0.5)  # the first Binding arrives late, and changes nothing
         self.once(daemon)
 
-    def test_lost_answers__never_grant_twice(self):
-        api, daemon, made, node = self.spoil(("lose", {"times": 50}))
-        daemon.bind(made, node)
-        self.assertEqual(api.pod("pod")["spec"]["nodeName"], node)
-        daemon.knows("pod")
-        self.assertEqual(daemon.bind(made, node), "")
-        self.once(daemon)
-
     def test_lost_requests__leave_a_doubt_that_the_next_bind_settles(self):
         api, daemon, made, node = self.spoil(("refuse", {"times": 50}))
         self.unknown(daemon, made, node)
@@ -519,13 +511,6 @@ class Binds(Faulty):
         self.assertIn(node, daemon.bind(made, other))
         self.assertEqual(daemon.bind(made, node), "")
         self.once(daemon)
-
-    def test_doubt__ends_with_its_pod(self):
-        api, daemon, made, node = self.spoil(("status", {"number": 504, "times": 50}))
-        self.unknown(daemon, made, node)
-        api.gone("pod")
-        daemon.forgets("pod")
-        self.assertEqual(daemon.get("/api/v1/summary")["usedMilli"], 0)
 
     @kind("an effect after we gave up")
     def test_late_binding__is_believed_after_the_deadline(self):
@@ -691,17 +676,6 @@ class Server(Faulty):
                 one.result(harness.PATIENCE)
         self.assertEqual(daemon.get("/api/v1/summary")["allocations"], {"reserved": 0, "bound": 24})
         daemon.check()
-
-    def test_absent_api_server__fails_a_bind_that_then_holds_nothing(self):
-        api = self.serve()
-        daemon = self.open(api, *QUICK)
-        made, node = self.offered(api, daemon)
-        api.do("stop")
-        error = daemon.bind(made, node)
-        self.assertIn("connect", error)
-        self.assertFalse(daemon.holds("pod"), "nobody was there to hear it: no doubt")
-        api.do("start")
-        self.assertEqual(daemon.bind(made, node), "")
 
     def test_wake_up__that_fails_is_counted_and_repeated(self):
         api = self.serve()

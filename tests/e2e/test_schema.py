@@ -146,6 +146,16 @@ class Schema(harness.Story):
             query.append(("gpu", "GPU-1"))
         return path + ("?" + urllib.parse.urlencode(query) if query else "")
 
+    def values(self, choose):
+        """(method, operation, parameter, value, target) for each value that choose() gives of each parameter."""
+        for path, method, operation in self.operations():
+            for one in self.parameters(operation, "query"):
+                for value in choose(self.chance, one["schema"]):
+                    yield method, operation, one, value, self.target(path, operation, query=[(one["name"], value)])
+            for one in self.parameters(operation, "path"):
+                for value in choose(self.chance, one["schema"]):
+                    yield method, operation, one, value, self.target(path, operation, places=[(one["name"], value)])
+
     def request(self, method, target, body):
         """Like the daemon's own, but of a stream, which has no end, it reads the head only."""
         connection = http.client.HTTPConnection("127.0.0.1", self.daemon.port["admin"], timeout=harness.PATIENCE)
@@ -203,38 +213,21 @@ class Schema(harness.Story):
                 self.assertGreater(len(bad(self.chance, schema)), 2, (path, one["name"]))
 
     def test_allowed_values__are_accepted(self):
-        for path, method, operation in self.operations():
-            if method != "GET" or path == "/api/v1/backup":
-                continue
-            for one in self.parameters(operation, "query"):
-                for value in good(self.chance, one["schema"]):
-                    status, _, said = self.ask(
-                        method, self.target(path, operation, query=[(one["name"], value)]), operation)
+        for method, operation, one, _, target in self.values(good):
+            if method == "GET" and not target.startswith("/api/v1/backup"):
+                status, _, said = self.ask(method, target, operation)
+                if one["in"] == "query":
                     self.assertNotEqual(status, 400, said)
-            for one in self.parameters(operation, "path"):
-                for value in good(self.chance, one["schema"]):
-                    status, _, said = self.ask(
-                        method, self.target(path, operation, places=[(one["name"], value)]), operation)
+                else:
                     self.assertIn(status, (200, 404), said)
 
     def test_forbidden_values__are_400_and_name_the_parameter(self):
-        for path, method, operation in self.operations():
-            if method == "POST":
-                continue
-            for one in self.parameters(operation, "query"):
-                for value in bad(self.chance, one["schema"]):
-                    status, body, said = self.ask(
-                        method, self.target(path, operation, query=[(one["name"], value)]), operation)
-                    self.assertEqual(status, 400, said)
-                    self.assertIn(one["name"] + " is ", json.loads(body)["detail"], said)
-            for one in self.parameters(operation, "path"):
-                for value in bad(self.chance, one["schema"]):
-                    if not value or "/" in value:
-                        continue  # another path
-                    status, body, said = self.ask(
-                        method, self.target(path, operation, places=[(one["name"], value)]), operation)
-                    self.assertEqual(status, 400, said)
-                    self.assertIn(one["name"] + " is ", json.loads(body)["detail"], said)
+        for method, operation, one, value, target in self.values(bad):
+            if method == "POST" or one["in"] == "path" and (not value or "/" in value):
+                continue  # another path
+            status, body, said = self.ask(method, target, operation)
+            self.assertEqual(status, 400, said)
+            self.assertIn(one["name"] + " is ", json.loads(body)["detail"], said)
 
     def test_nul__is_400_everywhere(self):
         for path, method, operation in self.operations():
