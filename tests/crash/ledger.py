@@ -92,7 +92,7 @@ class Audit:
         found = rows(self.file)
         shown = self.model.bound_alive()
         for pod in list(self.model.pods.values()):
-            if pod.told is not None:
+            if pod.bound_to is not None:
                 self.answered(pod, found.get(pod.uid, []))
         for uid, body in shown.items():
             self.bound(uid, body, found.get(uid, []))
@@ -111,10 +111,10 @@ class Audit:
         """If no client saw the pod bound before its deletion, its GPUs are unknown: only the amount is compared."""
         for row in list_:
             same = row.held == pod.held if pod.node is not None else sum(row.held.values()) == pod.asks
-            if same and row.node == pod.told and (row.open or pod.until is not None):
+            if same and row.node == pod.bound_to and (row.open or pod.until is not None):
                 pod.checked = True
                 return
-        raise Violation(f"{pod.name} ({pod.uid}) was answered success on {pod.told} with {pod.held}; the ledger has "
+        raise Violation(f"{pod.name} ({pod.uid}) was answered success on {pod.bound_to} with {pod.held}; the ledger has "
                         f"{[vars(row) for row in list_]}")
 
     def bound(self, uid: str, body: dict[str, Any], list_: list[Row]) -> None:

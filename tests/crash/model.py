@@ -1,4 +1,4 @@
-"""The cluster, which survives every kill, and what clients were told: the model to compare with."""
+"""The cluster, which survives every kill, and what clients were answered: the model to compare with."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ class Pod:
     asks: int
     node: Optional[str] = None  # where it is bound, once a client knows
     held: dict[str, int] = dataclasses.field(default_factory=dict)
-    told: Optional[str] = None  # the node of a bind that was answered with success
+    bound_to: Optional[str] = None  # the node of a bind that was answered with success
     checked: bool = False  # that bind was found in the ledger of a killed daemon
     since: float = 0.0  # it was bound at this time or earlier
     until: Optional[float] = None  # it ended at this time or later
@@ -159,8 +159,8 @@ class Model:
         """Record that a bind was answered with success."""
         ended = pod.until is not None
         with self.lock:
-            self.answers += pod.told is None
-            pod.told = node
+            self.answers += pod.bound_to is None
+            pod.bound_to = node
         if not self.learn(pod) and not ended and pod.until is None:
             self.accuse(f"{pod.name}: success was answered, and the API server shows it unbound")
         elif pod.node is not None and pod.node != node:
@@ -169,11 +169,11 @@ class Model:
     def end(self, rng: random.Random) -> None:
         """End a bound pod, delete an ended one, or give up a waiting one."""
         with self.lock:
-            pile = self.ended if self.ended and rng.random() < 0.5 else self.bound
-            pile = self.waiting if self.waiting and rng.random() < 0.05 else pile
-            if not pile:
+            pods = self.ended if self.ended and rng.random() < 0.5 else self.bound
+            pods = self.waiting if self.waiting and rng.random() < 0.05 else pods
+            if not pods:
                 return
-            pod = pile.pop(rng.randrange(len(pile)))
+            pod = pods.pop(rng.randrange(len(pods)))
             first = pod.until is None
             if first:
                 pod.until = time.monotonic()

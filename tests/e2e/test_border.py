@@ -47,7 +47,7 @@ class Browsers(harness.Story):
         """The body of a bind request that would be granted."""
         meta = self.daemon.create(harness.pod(name, 100))["metadata"]
         self.daemon.wait(lambda: self.daemon.admin("GET", "/api/v1/pods/default/" + name)[0] == 200,
-                         "the watch has told of " + name)
+                         "the watch to show " + name)
         return json.dumps({"PodName": name, "PodNamespace": "default", "PodUID": meta["uid"],
                            "Node": "a100-0"}).encode()
 

@@ -128,7 +128,7 @@ class Placing(Cluster):
 class Advice(Cluster):
     """Events on waiting pods whose request is probably a mistake."""
 
-    def told(self, api, words):
+    def advice(self, api, words):
         _, events = api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")
         return [event for event in events["items"] if event["reason"] == "GPURequestAdvice" and words in event["note"]]
 
@@ -136,19 +136,19 @@ class Advice(Cluster):
         api, daemon = self.pair()
         node, error, made = daemon.schedule(harness.pod("one", 1, annotations={"milligpu.io/gpu_model": "A100*"}))
         self.assertEqual(error, "")
-        daemon.wait(lambda: len(self.told(api, "")) == 2, "two Events")
-        tiny = self.told(api, "nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is one whole GPU; did you mean 1000?")
+        daemon.wait(lambda: len(self.advice(api, "")) == 2, "two Events")
+        tiny = self.advice(api, "nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is one whole GPU; did you mean 1000?")
         self.assertEqual([(event["type"], event["action"], event["regarding"]["uid"]) for event in tiny],
                          [("Warning", "tiny", made["metadata"]["uid"])])
-        self.assertEqual(len(self.told(api, "milligpu.io/gpu_model has no effect; did you mean milligpu.io/gpu-model?")), 1)
+        self.assertEqual(len(self.advice(api, "milligpu.io/gpu_model has no effect; did you mean milligpu.io/gpu-model?")), 1)
         waits = api.create(harness.pod("waits", 2))
-        daemon.wait(lambda: len(self.told(api, "did you mean 2000?")) == 1, "the Event")
+        daemon.wait(lambda: len(self.advice(api, "did you mean 2000?")) == 1, "the Event")
         for _ in range(2):
             daemon.kill()
             daemon.start()
             daemon.wait(lambda: 'milligpu_events_total{outcome="ok"} 1' in daemon.metrics(), "it to be sent again")
         daemon.filter(waits)
-        self.assertEqual(len(self.told(api, "")), 3, "the API server knows them by their names")
+        self.assertEqual(len(self.advice(api, "")), 3, "the API server knows them by their names")
 
 
 class Nodes(Cluster):

@@ -1,4 +1,4 @@
-"""milligpuctl cordon, uncordon and history NODE/INDEX, with a kubectl that notes what it is told."""
+"""milligpuctl cordon, uncordon and history NODE/INDEX, with a kubectl that records its arguments."""
 
 import json
 import os
@@ -76,7 +76,7 @@ class Cordon(harness.Story):
         self.ctl("cordon", NODE, "1")
         self.assertEqual(self.value(), gpu[1])
         self.assertEqual(self.ctl("uncordon", NODE, "0").stdout, f"node/{NODE} unchanged, cordoned: {gpu[1]}\n")
-        # What kubectl shows counts, not what milligpud has heard so far: nothing of it is lost.
+        # The annotation that kubectl shows counts, not milligpud's view: no entry is lost.
         (self.folder / "value").write_text(f"{gpu[1]}, GPU-away")
         self.ctl("cordon", NODE, "0", gpu[2])
         self.assertEqual(self.value(), f"{gpu[1]},GPU-away,{gpu[0]},{gpu[2]}")
@@ -206,7 +206,7 @@ class Cordon(harness.Story):
         self.assertNotIn("now", self.ctl("history", f"{NODE}/{index}", "--pod", status=1).stderr.replace("known, now", ""))
 
 
-# kubectl as far as it matters here: it asks the API server, and it writes only the version that it was told.
+# kubectl as far as it matters here: it reads from the API server, and writes only the version in its arguments.
 PATCHES = """#!/usr/bin/env python3
 import json, pathlib, sys, urllib.request
 words = sys.argv[1:]

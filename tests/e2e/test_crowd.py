@@ -50,9 +50,9 @@ def post(path, body):
             f"Content-Length: {len(raw)}\r\n\r\n").encode() + raw
 
 
-class Crowded(harness.Case):
+class Connections(harness.Case):
     def setUp(self):
-        self.crowd = self.keep(contextlib.ExitStack())
+        self.open_peers = self.keep(contextlib.ExitStack())
         self.files(FILES[1])
 
     def files(self, soft):
@@ -76,7 +76,7 @@ class Crowded(harness.Case):
         peers = []
         for _ in range(count):
             peer = socket.socket()
-            self.crowd.callback(peer.close)
+            self.open_peers.callback(peer.close)
             peer.settimeout(PATIENCE)
             if source:
                 peer.bind((source, 0))
@@ -98,7 +98,7 @@ class Crowded(harness.Case):
         context.load_cert_chain(harness.certificates() / "client.crt", harness.certificates() / "client.key")
         raw = socket.create_connection(("127.0.0.1", daemon.port["webhook"]), PATIENCE)
         peer = context.wrap_socket(raw, server_hostname="127.0.0.1")
-        self.crowd.callback(peer.close)
+        self.open_peers.callback(peer.close)
         peer.settimeout(PATIENCE)
         return peer
 
@@ -128,7 +128,7 @@ class Crowded(harness.Case):
         return sum(int(line[len(name):]) for line in text.splitlines() if line.startswith(name))
 
 
-class Idle(Crowded):
+class Idle(Connections):
     def test_ports__answer_while_another_is_flooded(self):
         daemon = self.daemon_with()
         for flooded, count in (("probe", 600), ("admin", 600), ("webhook", 4100)):
@@ -155,7 +155,7 @@ class Idle(Crowded):
         self.assertEqual(daemon.logged().count("connections were closed"), 2, "a line for each port")
 
 
-class Strangers(Crowded):
+class Strangers(Connections):
     def test_webhook__serves_the_scheduler_beside_4100_unauthenticated(self):
         daemon = self.guarded()
         first = self.scheduler(daemon)
@@ -185,7 +185,7 @@ class Strangers(Crowded):
                 self.assertEqual({json.loads(body)["Error"] for _, body in said}, {""})
 
 
-class Files(Crowded):
+class Files(Connections):
     def test_listeners__answer_beside_1200_slow_clients_at_1024_files(self):
         self.files(1024)
         daemon = self.daemon_with()
@@ -224,7 +224,7 @@ class Files(Crowded):
         return self.keep(Limited(harness.DEMO))
 
 
-class Slow(Crowded):
+class Slow(Connections):
     def test_slow_bodies__leave_memory_for_others(self):
         daemon = self.daemon_with()
         head = (b"POST /scheduler/filter HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"

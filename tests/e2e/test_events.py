@@ -174,7 +174,7 @@ class InMemory(Events):
     ledger = None
 
 
-class Crowd(harness.Case):
+class FullListener(harness.Case):
     def test_stream__gives_way_to_a_new_connection(self):
         daemon = self.keep(harness.Daemon(cluster(), "--admin-connections", str(STREAMS)))
         streams = [Stream(daemon) for _ in range(STREAMS)]

@@ -225,8 +225,8 @@ class Lists(Faulty):
     @kind("two items with one name and different uids")
     def test_items__of_one_name_and_two_uids_both_count(self):
         api = self.serve()
-        api.fault(PODS, "status", number=200, text=self.page(api, harness.running("twin", 100, "t4-0", uid="uid-1"),
-                                                             harness.running("twin", 200, "t4-0", uid="uid-2")))
+        api.fault(PODS, "status", number=200, text=self.page(api, harness.running("same", 100, "t4-0", uid="uid-1"),
+                                                             harness.running("same", 200, "t4-0", uid="uid-2")))
         daemon = self.open(api)
         self.assertEqual(daemon.get("/api/v1/nodes/t4-0")["usedMilli"], 300)
         api.fault(WATCH, "status", number=410)
@@ -686,7 +686,7 @@ class Server(Faulty):
         daemon.filter(made, ["vm-0"])
         api.gone("holds")
         daemon.wait(lambda: 'milligpu_wake_ups_total{outcome="failed"}' in daemon.metrics(), "it")
-        daemon.wait(lambda: 'milligpu_wake_ups_total{outcome="ok"}' in daemon.metrics(), "a ring")
+        daemon.wait(lambda: 'milligpu_wake_ups_total{outcome="ok"}' in daemon.metrics(), "a wake-up")
         self.assertEqual(daemon.filter(made, ["vm-0"])["NodeNames"], ["vm-0"])
 
     def test_wake_object__is_created_later_after_an_error(self):

@@ -33,16 +33,16 @@ class Node(test_node.Node):
 
     def run(self, *flags, mps="on", control=CONTROL, shm="/dev/shm"):
         self.driver("")
-        (self.home / "told").mkdir(exist_ok=True)
+        (self.home / "fake").mkdir(exist_ok=True)
         self.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--mps", mps, "--mps-control", control,
                    "--mps-dir", self.home / "mps", "--mps-shm", shm, "--mps-look-s", "1", "--inventory-s", "1", *flags,
-                   env={"FAKE_NVML": str(self.home / "driver"), "FAKE_MPS": str(self.home / "told")})
+                   env={"FAKE_NVML": str(self.home / "driver"), "FAKE_MPS": str(self.home / "fake")})
 
     def tell(self, word, gpu="GPU-a", content=""):
-        (self.home / f"told/{word}-{gpu}").write_text(content)
+        (self.home / f"fake/{word}-{gpu}").write_text(content)
 
     def take_back(self, word, gpu="GPU-a"):
-        (self.home / f"told/{word}-{gpu}").unlink()
+        (self.home / f"fake/{word}-{gpu}").unlink()
 
     def pid(self, gpu="GPU-a"):
         return int((self.home / f"mps/{gpu}/daemon").read_text().split()[0])
@@ -295,16 +295,16 @@ class Mps(harness.Case):
         pids = [node.pid(gpu) for gpu in ("GPU-a", "GPU-b")]
         order = lambda what: subprocess.Popen(
             [harness.BIN / "milligpu-node", "--node", "n1", "--state-dir", node.home / "state", what])
-        told = order("--release-driver")
-        self.addCleanup(told.wait)
-        self.addCleanup(told.kill)
+        release = order("--release-driver")
+        self.addCleanup(release.wait)
+        self.addCleanup(release.kill)
         node.wait(lambda: not self.lives(pids[0]), "the daemon without clients to quit")
         node.wait(lambda: re.search("told to let go of.*MPS daemons run, which keep the driver while they have clients",
                                     node.page("/readyz")[1]), "the reason")
         self.assertTrue(self.lives(pids[1]))
-        self.assertIsNone(told.poll())  # it waits for the clients
+        self.assertIsNone(release.poll())  # it waits for the clients
         runtime.call("StopPodSandbox", field(1, ask(share("GPU-b"), node)[0]))
-        self.assertEqual(told.wait(harness.PATIENCE), 0)
+        self.assertEqual(release.wait(harness.PATIENCE), 0)
         self.assertFalse(self.lives(pids[1]))
         with self.assertRaisesRegex(Refused, "no container with a share of a GPU starts now"):
             create(runtime, share("GPU-a"), node, number=2)
@@ -313,7 +313,7 @@ class Mps(harness.Case):
         self.assertIn("/dev/shm", create(runtime, share("GPU-a"), node, number=2)[1])
 
     def greedy(self, *, clients=(), stuck=False):
-        """The node, and how a container that is over its memory ended: what the daemon was told before."""
+        """The node, and how a container that is over its memory ended: the commands that the daemon got before."""
         with test_node.process_in_cgroup("id-1") as process:
             lines = f"process GPU-a {process.pid} 4916 mps\n"
             node, runtime = self.up("--meter-s", "1", "--over-memory", "kill", "--over-grace-s", "1")
@@ -329,13 +329,13 @@ class Mps(harness.Case):
 
     def test_memory_kill__ends_the_mps_work_first(self):
         node, pid = self.greedy(clients=[1, 2])
-        self.assertEqual((node.home / "told/ended-GPU-a").read_text(), f"4242 {pid} runs\n")
+        self.assertEqual((node.home / "fake/ended-GPU-a").read_text(), f"4242 {pid} runs\n")
         self.assertIn('milligpu_node_mps_clients_ended_total{outcome="ok"} 1\n', node.page("/metrics")[1])
         self.assertNotIn("in the middle of their work", node.logged())
 
     def test_memory_kill__ends_the_client_although_mps_does_not_answer(self):
         node, pid = self.greedy(stuck=True)
-        self.assertFalse((node.home / "told/ended-GPU-a").exists())
+        self.assertFalse((node.home / "fake/ended-GPU-a").exists())
         self.assertIn('milligpu_node_mps_clients_ended_total{outcome="failed"} 1\n', node.page("/metrics")[1])
         self.assertRegex(node.logged(), "warn .*killed in the middle of their work.*gpu=GPU-a clients=1 why=.*"
                                         "it does not answer")

@@ -707,7 +707,7 @@ class Agent(harness.Case):
         (tools / "kubectl").write_text(
             '#!/bin/sh\ncase "$*" in\n*" get "*) echo pod/agent ;;\n*" exec "*) [ "$4" = pod/agent ] || exit 1\n'
             '    while [ "$1" != -- ]; do shift; done\n    shift\n    exec "$@" ;;\nesac\n'
-            f'echo "$*" >> {node.home}/told\n')
+            f'echo "$*" >> {node.home}/calls\n')
         (tools / "ssh").write_text(f"#!/bin/sh\nexec {node.home}/replace\n")
         # modprobe -r, in small: it fails while a process has the driver
         (node.home / "replace").write_text(
@@ -740,8 +740,8 @@ class Agent(harness.Case):
         self.assertIn("it does not tell of XIDs", node.logged())  # the library is another one
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
         runtime.start(node.sign())
-        told = (node.home / "told").read_text()
-        self.assertRegex(told, r"(?s)drain n1 .*wait --for=condition=Ready .*spec.nodeName=n1\nuncordon n1\n$")
+        calls = (node.home / "calls").read_text()
+        self.assertRegex(calls, r"(?s)drain n1 .*wait --for=condition=Ready .*spec.nodeName=n1\nuncordon n1\n$")
 
     def test_operator_upgrade__releases_the_driver_until_done(self):
         api, node = self.with_library(labels={"nvidia.com/gpu-driver-upgrade-state": "cordon-required"})
@@ -937,8 +937,8 @@ class Agent(harness.Case):
                 return str(why)
 
         node.wait(lambda: refused() is None, "the start with a limit")
-        told = (node.home / "driver.limits").read_text().splitlines()
-        self.assertEqual({line for line in told if "/milligpu-scratch-" not in line},
+        limits = (node.home / "driver.limits").read_text().splitlines()
+        self.assertEqual({line for line in limits if "/milligpu-scratch-" not in line},
                          {f"GPU-a /sys/fs/cgroup/kubepods/pod1/id-main 0 {4915 << 20}"})
         node.driver("limits differ\n")
         node.wait(lambda: re.search("milligpu: its GPU memory cannot be limited.*something else sets limits.*"

@@ -136,10 +136,10 @@ class Documents(harness.Case):
         self.daemon.wait(lambda: "settings reloaded\n" in self.daemon.logged(), "the reload")
         self.write(BROKEN)
         self.reload()
-        told = "settings reloaded, except for what could not be read (above)"
-        self.daemon.wait(lambda: told in self.daemon.logged(), told)
+        partly = "settings reloaded, except for what could not be read (above)"
+        self.daemon.wait(lambda: partly in self.daemon.logged(), partly)
         log = self.daemon.logged()
-        self.assertLess(log.index("the policy was not reloaded"), log.index(told))
+        self.assertLess(log.index("the policy was not reloaded"), log.index(partly))
         self.assertEqual(log.count("settings reloaded\n"), 1)
 
     def test_unmatched_rule__is_reported(self):

@@ -97,9 +97,9 @@ class Topology(harness.Case):
             self.assertEqual(gpu["numa"], gpu["index"] // 4)
         daemon.kill()
         daemon.start()
-        told = [(gpu["id"], gpu["numa"], gpu["nvlink"]) for gpu in gpus]
+        shown = [(gpu["id"], gpu["numa"], gpu["nvlink"]) for gpu in gpus]
         gpus = daemon.get("/api/v1/nodes/" + NODE)["gpus"]
-        self.assertEqual([(gpu["id"], gpu["numa"], gpu["nvlink"]) for gpu in gpus], told)
+        self.assertEqual([(gpu["id"], gpu["numa"], gpu["nvlink"]) for gpu in gpus], shown)
 
     def test_unmatched_link__is_drift_and_closes_nothing(self):
         api, daemon = self.pair()

@@ -175,14 +175,14 @@ class Taking(Base):
         share = self.allocation("a")["shares"][0]
         for over in ("seen", "seen", None, "seen", "killed"):
             self.taken(used(made, share["gpu"], over=over, peak=None if over == "killed" else 4915))
-        def told():
+        def entries():
             with contextlib.closing(sqlite3.connect(ledger)) as db:
                 return [(json.loads(command), result) for command, result in db.execute(
                     "SELECT command, result FROM journal WHERE command LIKE '%\"over\"%' ORDER BY seq")]
-        self.daemon.wait(lambda: len(told()) == 3, "the entries")
+        self.daemon.wait(lambda: len(entries()) == 3, "the entries")
         facts = {"kind": "over", "uid": made["metadata"]["uid"], "namespace": "default", "name": "a", "node": "n1",
                  "container": "c", "gpu": share["gpu"], "mib": share["mib"]}
-        self.assertEqual(told(), [({**facts, "why": "seen", "peak_mib": 4915}, "{}"),
+        self.assertEqual(entries(), [({**facts, "why": "seen", "peak_mib": 4915}, "{}"),
                                   ({**facts, "why": "seen", "peak_mib": 4915}, "{}"), ({**facts, "why": "killed"}, "{}")])
         with subprocess.Popen(["curl", "-sN", "--max-time", "20", f"http://127.0.0.1:{self.daemon.port['admin']}"
                                "/api/v1/events?since=1"], stdout=subprocess.PIPE, text=True) as stream:
@@ -200,9 +200,9 @@ class Taking(Base):
 
         row, = json.loads(said("--pod", "default/a", "-o", "json"))["items"]
         self.assertTrue(all(row["reservedAt"] <= over.pop("at") for over in row["over"]))
-        told = {"container": "c", "gpu": share["gpu"], "mib": share["mib"]}
-        seen = {**told, "how": "seen", "peakMib": 4915}
-        self.assertEqual(row["over"], [{**told, "how": "killed"}, seen, seen])
+        share_facts = {"container": "c", "gpu": share["gpu"], "mib": share["mib"]}
+        seen = {**share_facts, "how": "seen", "peakMib": 4915}
+        self.assertEqual(row["over"], [{**share_facts, "how": "killed"}, seen, seen])
         self.assertRegex(said("--pod", "default/a"), rf"OVER\n.* killed:\?/{share['mib']}:20[-0-9T:]+Z,\+2\n$")
         self.assertNotIn("OVER", said("--gpu", share["gpu"]))
         self.assertNotIn("over", json.loads(said("--gpu", share["gpu"], "-o", "json"))["items"][0])
@@ -223,7 +223,7 @@ class Taking(Base):
             self.daemon.wait(lambda: self.allocation(name)["state"] == "bound", name)
             return made["metadata"]["uid"], self.allocation(name)["shares"][0]["gpu"]
 
-        def told(agent, pod, over):
+        def report(agent, pod, over):
             uid, gpu = pod
             body = agent.report([{"uid": uid, "containers": [
                 {"name": name, "gpus": [{"gpu": gpu, "milli": 1}], **({"over": over} if over else {})} for name in names]}])
@@ -232,10 +232,10 @@ class Taking(Base):
         dropped = "milligpu_over_memory_dropped_total"
         a, b = placed("a", "n1"), placed("b", "n2")
         for more in (0, 40, 90):
-            told(liar, a, "seen")
-            told(liar, a, None)
+            report(liar, a, "seen")
+            report(liar, a, None)
             self.assertIn(f"{dropped} {more}", self.daemon.metric(dropped))
-        told(honest, b, "seen")
+        report(honest, b, "seen")
         self.assertIn(f"{dropped} 90", self.daemon.metric(dropped))
 
     def test_report__is_taken_by_its_listener_only(self):

@@ -172,8 +172,8 @@ class Why(harness.Case):
         self.assertNotIn("otherScheduler", daemon.view("second"))
 
     def test_names__beyond_the_limit_of_a_finding_are_counted(self):
-        crowd = [waiting(f"{'made-up-' * 6}{i:02}", schedulerName="x" * 60) for i in range(30)]
-        _, daemon = self.served(waiting("lost"), *crowd)
+        others = [waiting(f"{'made-up-' * 6}{i:02}", schedulerName="x" * 60) for i in range(30)]
+        _, daemon = self.served(waiting("lost"), *others)
         unserved = daemon.doctor("unserved")
         self.assertEqual(unserved["status"], "warning", unserved)
         self.assertTrue(unserved["text"].startswith("31 pods ask "), unserved)
@@ -225,10 +225,10 @@ class Why(harness.Case):
         self.assertIn("Predecessor:  the older pod llm-old-1 of the same Deployment holds 700 milli on node g1", shown)
         self.assertIn("Recreate", shown)
         # The end of the old pod is no help if kube-scheduler would not place the new one anyway.
-        for cordoned, told in (True, False), (False, True):
+        for cordoned, explained in (True, False), (False, True):
             status, said = api.request("PATCH", "/api/v1/nodes/g1", {"spec": {"unschedulable": cordoned}})
             self.assertEqual(status, 200, said)
-            daemon.wait(lambda: ("predecessor" in daemon.get("/api/v1/pods/default/llm-new-1")) == told, "the cordon")
+            daemon.wait(lambda: ("predecessor" in daemon.get("/api/v1/pods/default/llm-new-1")) == explained, "the cordon")
         api.gone("llm-old-1")
         daemon.forgets("llm-old-1")
         self.assertNotIn("predecessor", daemon.view("llm-new-1"))

@@ -287,7 +287,7 @@ static bool someone_made_up(const struct sim *sim, const struct model_node *node
     return false;
 }
 
-/* No state of the node told of a GPU: those that are shown are charged to pods of others alone. */
+/* No version of the Node had a GPU: the shown GPUs are charged to pods bound by others only. */
 static bool shows_strangers_only(const struct shown *shown)
 {
     for (uint32_t v = 0; v < shown->model->versions; v++)
@@ -300,9 +300,9 @@ static bool shows_strangers_only(const struct shown *shown)
 /*
  * It says that the node never has such GPUs: then those that take shares do not lie so. (A refusal
  * may be as old as the last room that came, and where nothing takes shares none comes.) Where no
- * state of the node ever had linked GPUs, it may not say that they are only taken. Of NUMA nodes
- * that cannot be told: a GPU that is not there is still on its own. Nor can it where a pod made up
- * GPUs, or holds GPUs of which its node has not told yet: nobody knows their links.
+ * state of the node ever had linked GPUs, it may not say that they are only taken. NUMA nodes do
+ * not decide: an absent GPU still has its own. Nor do GPUs that a pod made up, or holds before its
+ * node reports them: their links are unknown.
  */
 static void oracle_never(const struct shown *shown, const struct model_pod *pod, const char *text)
 {

@@ -473,7 +473,7 @@ static void give(struct handle *handle, const struct parcel *parcel, void *user,
         answer.err = &err;
     }
     deliver(user, &answer);
-    /* It may have been the last answer to a process that is gone now: then nobody was told. */
+    /* If this was the last answer to a process that is gone, the observer is not called. */
     if (parcel->told != NULL && !handle->gone && handle->api->rules.told != NULL)
         handle->api->rules.told(handle->api->rules.user, parcel->told->plural, parcel->version);
 }

@@ -2,13 +2,13 @@
  * sim_api - the API server of the simulator: the fake API server, behind a network that lies.
  *
  * What the cluster *is* lives in a fake API server, and every change of it goes through sim_api,
- * whoever makes it; the observer is told of each one as it takes effect.  What milligpud is told
+ * whoever makes it; the observer is called as each takes effect.  What milligpud receives
  * goes through two kube_ops (watch, calls) in virtual time: requests take time, may be lost before
  * or after their effect, or take effect after any time; streams are delayed, torn, cut, repeated.
  *
  * Nothing here draws from anything but its own generator: the same seed and the same calls give
  * the same bytes.  Answers keep the promises a real API server keeps: within one resource events
- * come in order of their resourceVersion; a watch is told nothing twice unless it asked from an
+ * come in order of their resourceVersion; a watch gets no event twice unless it asked from an
  * older version (SIM_REPEAT is then a server that starts the watch a little early); two resources
  * are reordered against each other freely.
  */

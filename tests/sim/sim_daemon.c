@@ -2,8 +2,8 @@
  * daemon - milligpud's own parts in one thread: writer, informer, outbox, webhooks, store.
  *
  * Where daemon.c has threads, this takes turns in an order that is drawn. The process can end
- * between any two turns, and in the middle of a write: then nothing that it says afterwards is
- * heard.
+ * between any two turns, and in the middle of a write: then its later answers are
+ * dropped.
  */
 #include <stdio.h>
 #include <string.h>

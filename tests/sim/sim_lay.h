@@ -6,8 +6,8 @@
  * remembered.
  *
  * Rule b: a container lies linked if NVLink joins each of its GPUs with each other (or it has one),
- * else on NUMA if all are on one NUMA node that is told, else anywhere. A pod lies as far apart as
- * the container that lies farthest apart.
+ * else on NUMA if all are on one known NUMA node, else anywhere. A pod lies as its container with
+ * the weakest of these does.
  */
 #ifndef MILLIGPU_TESTS_SIM_LAY_H
 #define MILLIGPU_TESTS_SIM_LAY_H
@@ -29,7 +29,7 @@ struct lay_gpu {
     uint32_t free_mib;
     bool open;      /* takes shares */
     bool whole;     /* may be the whole GPU beside shares on others */
-    uint32_t numa;  /* + 1; 0: not told */
+    uint32_t numa;  /* + 1; 0: not known */
     uint32_t links; /* bits: those that NVLink joins with it, by position here */
     uint32_t price; /* 0: nothing has one */
 };

@@ -2,7 +2,7 @@
  * learned - the workload that milligpud has learned survives as it was stored.
  *
  * After a kill or a stop milligpud goes on with what store_ops.learn() stored last, or with what it
- * was told to store when it died in the middle; after the loss of the ledger, with nothing. That
+ * was storing when it died; after the loss of the ledger, with nothing. That
  * very workload is in the policy context of its first snapshot. At every quiet moment the file can
  * be loaded.
  */

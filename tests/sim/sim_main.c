@@ -5,7 +5,7 @@
  *   simulate --seconds 60                 fresh ones
  *   simulate --operations 10000000        fresh ones, until so many operations were simulated
  *   simulate --seed 17 [--steps N] [--skip 3-9,12] [--trace]
- *   simulate --seeds 1-300 --quick        a run that fails is told, and not shortened
+ *   simulate --seeds 1-300 --quick        a run that fails is printed, and not shortened
  *   simulate --seed 17 --twice            is it the same run, to the byte of its trace?
  *
  * A run that fails ends its process, so runs are made by workers; the first failure is shortened

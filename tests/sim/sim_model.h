@@ -78,12 +78,12 @@ struct model_gpu {
     bool ill;
     bool missing;   /* not in the inventory at the moment */
     bool copy;      /* the UUID belongs to another node */
-    uint32_t numa;  /* its NUMA node + 1; 0: not told */
+    uint32_t numa;  /* its NUMA node + 1; 0: not known */
     uint32_t names; /* bits: GPUs of the node that it names as linked with it, by position */
     /* What only an agent tells. */
     char held[MODEL_HOLDER]; /* by whom it is held whole; "": by nobody */
     const char *health;      /* the word, if it is ill */
-    const char *reason;      /* why it is ill; NULL: not told */
+    const char *reason;      /* why it is ill; NULL: not known */
     int64_t since_ms;        /* and since when, UTC */
 };
 

@@ -296,7 +296,7 @@ struct lay_raise rules_raise_granting(const struct sim *sim, const struct comman
     return raise_by(book_of(sim, sim->deciding_book), rules_granting(sim, command, node));
 }
 
-/* A GPU of a model that is not told comes last. */
+/* A GPU without a known model comes last. */
 uint32_t rules_price_granting(const struct sim *sim, const char *model)
 {
     const struct sim_book *book = book_of(sim, sim->deciding_book);

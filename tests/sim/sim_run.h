@@ -181,7 +181,7 @@ struct sim_daemon {
     bool uncommitted;            /* the writer has shown more than is on disk, maybe */
 };
 
-/* What store_ops.learn was told, as a hash of all classes; 0: nothing is stored. */
+/* The last argument of store_ops.learn, as a hash of all classes; 0: nothing is stored. */
 enum { SIM_TRIED = 8 };
 struct sim_learned {
     uint64_t stored; /* by the last call that succeeded, or what was found at the last start */

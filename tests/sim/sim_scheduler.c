@@ -738,7 +738,7 @@ void schedulers_hear(struct sim *sim)
 
 /*
  * kube-scheduler queues an unschedulable pod again when the pod itself is written, but for its own
- * condition. The event that it heard last counts as not heard.
+ * condition. Its last event counts as not received.
  */
 void schedulers_pod_written(struct sim *sim, const struct model_pod *pod)
 {

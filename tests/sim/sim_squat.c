@@ -2,7 +2,7 @@
  * squat - pods that name their node themselves and request more than it has.
  *
  * The API server accepts them, and no scheduler is asked. What does not exist is not counted; what
- * exists is closed to others from the moment that milligpud was told until they are gone.
+ * exists is closed to others from the moment that milligpud sees them until they are gone.
  */
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ enum {
     MINUTE = 60 * 1000,
 };
 
-/* A process that sends one request at a time and remembers what it heard. */
+/* A process that sends one request at a time and keeps what it receives. */
 struct fixture {
     struct fake_apiserver *fake;
     struct sim_api *api;
@@ -35,15 +35,15 @@ struct fixture {
     int status;
     int64_t retry_after_s;
     int64_t ended_ms;
-    struct strbuf heard;
+    struct strbuf received;
 
     unsigned effects;
     bool ours;
     int64_t effect_ms;
     int effect_status;
     char effect_path[256];
-    uint64_t told_pods;
-    unsigned tellings;
+    uint64_t pods_version;
+    unsigned deliveries;
     struct strbuf journal; /* everything that was delivered */
     struct strbuf out;
 };
@@ -69,13 +69,13 @@ static void on_effect(void *user, const struct sim_effect *effect)
                   effect->status, TEXT_ARG(effect->answer));
 }
 
-static void on_told(void *user, const char *resource, uint64_t version)
+static void on_delivered(void *user, const char *resource, uint64_t version)
 {
     struct fixture *fixture = user;
 
     if (strcmp(resource, "pods") == 0)
-        fixture->told_pods = version;
-    fixture->tellings++;
+        fixture->pods_version = version;
+    fixture->deliveries++;
     strbuf_printf(&fixture->journal, "told %s %llu\n", resource, (unsigned long long)version);
 }
 
@@ -99,7 +99,7 @@ static void deliver(void *user, const struct kube_answer *answer)
     fixture->trouble = answer->err != NULL ? answer->err->code : ERR_NONE;
     if (fixture->ended)
         fixture->ended_ms = fixture->now_ms;
-    strbuf_text(&fixture->heard, answer->data);
+    strbuf_text(&fixture->received, answer->data);
 }
 
 /* ---- the fixture ---- */
@@ -110,7 +110,7 @@ static struct fixture *fixture_new(uint64_t seed, uint32_t per_mille)
 
     fixture->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(fixture->fake, fixed_wall, NULL);
-    strbuf_init(&fixture->heard);
+    strbuf_init(&fixture->received);
     strbuf_init(&fixture->journal);
     strbuf_init(&fixture->out);
     const struct sim_api_rules rules = {.seed = seed,
@@ -118,17 +118,17 @@ static struct fixture *fixture_new(uint64_t seed, uint32_t per_mille)
                                         .faults_per_mille = per_mille,
                                         .user = fixture,
                                         .effect = on_effect,
-                                        .told = on_told};
+                                        .told = on_delivered};
     fixture->api = sim_api_new(&rules);
     sim_api_ops(fixture->api, &fixture->watch, &fixture->calls);
     return fixture;
 }
 
-static void bench_free(struct fixture *fixture)
+static void fixture_free(struct fixture *fixture)
 {
     sim_api_free(fixture->api);
     fake_apiserver_free(fixture->fake);
-    strbuf_done(&fixture->heard);
+    strbuf_done(&fixture->received);
     strbuf_done(&fixture->journal);
     strbuf_done(&fixture->out);
     xfree(fixture);
@@ -148,7 +148,7 @@ static int set_up_faulty(void **state)
 
 static int tear_down(void **state)
 {
-    bench_free(*state);
+    fixture_free(*state);
     return 0;
 }
 
@@ -197,7 +197,7 @@ static void start(struct fixture *fixture, const struct kube_ops *ops,
     fixture->ended = fixture->failed = fixture->unsent = false;
     fixture->trouble = ERR_NONE;
     fixture->status = 0;
-    strbuf_reset(&fixture->heard);
+    strbuf_reset(&fixture->received);
     fixture->effects = 0;
     assert_int_equal(ops->start(ops->ctx, &copy, &err), 0);
 }
@@ -266,7 +266,7 @@ static unsigned count(const struct fixture *fixture, const char *part)
 {
     unsigned found = 0;
 
-    for (const char *at = fixture->heard.data; (at = strstr(at, part)) != NULL; at++)
+    for (const char *at = fixture->received.data; (at = strstr(at, part)) != NULL; at++)
         found++;
     return found;
 }
@@ -286,7 +286,7 @@ FIXTURE_TEST(request__takes_effect_before_its_answer)
     assert_int_equal(fixture->effect_status, 201);
     assert_string_equal(fixture->effect_path, PODS);
     assert_true(fixture->effect_ms < fixture->ended_ms);
-    assert_non_null(strstr(fixture->heard.data, "\"name\":\"p1\""));
+    assert_non_null(strstr(fixture->received.data, "\"name\":\"p1\""));
     assert_true(sim_api_quiet(fixture->api));
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
@@ -318,13 +318,13 @@ FIXTURE_TEST(watch__sends_every_change_once_and_in_order)
     for (unsigned i = 0; i < 50; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "\"name\":\"p%u\"", i);
-        const char *at = strstr(fixture->heard.data, name);
+        const char *at = strstr(fixture->received.data, name);
         assert_non_null(at);
         assert_true(last == NULL || at > last);
         last = at;
     }
-    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
-    assert_int_equal(fixture->tellings, 50);
+    assert_int_equal(fixture->pods_version, fake_apiserver_version(fixture->fake));
+    assert_int_equal(fixture->deliveries, 50);
 }
 
 FIXTURE_TEST(watch__of_pods_ignores_writes_to_nodes)
@@ -346,8 +346,8 @@ FIXTURE_TEST(list__answers_with_its_last_page)
     const uint64_t version = fake_apiserver_version(fixture->fake);
     ask(fixture, "GET", "/api/v1/pods?limit=2", "");
     finish(fixture);
-    assert_int_equal(fixture->tellings, 0);
-    const char *token = strstr(fixture->heard.data, "\"continue\":\"");
+    assert_int_equal(fixture->deliveries, 0);
+    const char *token = strstr(fixture->received.data, "\"continue\":\"");
     assert_non_null(token);
     token += strlen("\"continue\":\"");
     (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%.*s",
@@ -355,11 +355,11 @@ FIXTURE_TEST(list__answers_with_its_last_page)
     add_pods(fixture, 3, 1);
     ask(fixture, "GET", path, "");
     finish(fixture);
-    assert_int_equal(fixture->told_pods, version);
+    assert_int_equal(fixture->pods_version, version);
     /* Some pods of one namespace are not all pods. */
     ask(fixture, "GET", PODS, "");
     finish(fixture);
-    assert_int_equal(fixture->tellings, 1);
+    assert_int_equal(fixture->deliveries, 1);
 }
 
 FIXTURE_TEST(bookmark__comes_each_minute_and_right_before_the_end)
@@ -375,7 +375,7 @@ FIXTURE_TEST(bookmark__comes_each_minute_and_right_before_the_end)
     assert_false(fixture->failed);
     assert_int_equal(count(fixture, "BOOKMARK"), 4);
     assert_int_equal(met(fixture, SIM_BOOKMARK), 4);
-    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
+    assert_int_equal(fixture->pods_version, fake_apiserver_version(fixture->fake));
     assert_true(fixture->ended_ms >= 200 * 1000);
     assert_int_equal(sim_api_next(fixture->api), INT64_MAX);
 }
@@ -511,7 +511,7 @@ FIXTURE_TEST(process__may_jump_out_of_its_answer)
 
 /* ---- what goes wrong with requests ---- */
 
-/* Repeat until that fault was met; what was heard of that request is then in the fixture. */
+/* Repeat until that fault was met; its answer is then in the fixture. */
 static void until_met(struct fixture *fixture, enum sim_fault fault, const char *method)
 {
     static unsigned number;
@@ -603,7 +603,7 @@ FAULTY_TEST(broken_answer__has_a_head_and_no_end)
     assert_int_equal(fixture->heads, 1);
     assert_int_equal(fixture->status, 201);
     assert_int_equal(fixture->effects, 1);
-    assert_int_not_equal(fixture->heard.data[fixture->heard.len - 1], '}');
+    assert_int_not_equal(fixture->received.data[fixture->received.len - 1], '}');
 }
 
 FAULTY_TEST(refused_connection__is_certainly_unsent)
@@ -679,7 +679,7 @@ FAULTY_TEST(answer_in_pieces__equals_the_whole_answer)
     assert_int_equal(fixture->status, 201);
     assert_false(fixture->failed);
     assert_true(fixture->pieces > 10);
-    assert_int_equal(fixture->heard.data[fixture->heard.len - 1], '}');
+    assert_int_equal(fixture->received.data[fixture->received.len - 1], '}');
     assert_int_equal(count(fixture, "\"kind\":\"Pod\""), 1);
 }
 
@@ -770,8 +770,8 @@ STREAMS_TEST(watch__may_be_cut_inside_an_event)
         finish(fixture);
         clean += !fixture->failed;
         broken += fixture->failed;
-        assert_true(fixture->heard.len > 0);
-        assert_int_not_equal(fixture->heard.data[fixture->heard.len - 1], '\n');
+        assert_true(fixture->received.len > 0);
+        assert_int_not_equal(fixture->received.data[fixture->received.len - 1], '\n');
     }
     assert_true(clean > 0 && broken > 0);
 }
@@ -794,14 +794,14 @@ STREAMS_TEST(watch__may_end_cleanly)
 STREAMS_TEST(half_open_watch__fails_when_silent_too_long)
 {
     until_watch_met(fixture, SIM_WATCH_SILENT);
-    const size_t heard = fixture->heard.len;
+    const size_t received = fixture->received.len;
     const int64_t silent_ms = fixture->now_ms;
     assert_false(sim_api_quiet(fixture->api));
     add_pods(fixture, 0, 3);
     finish(fixture);
     assert_true(fixture->failed);
     assert_int_equal(fixture->trouble, ERR_TIMEOUT);
-    assert_int_equal(fixture->heard.len, heard);
+    assert_int_equal(fixture->received.len, received);
     assert_true(fixture->ended_ms > silent_ms + SILENCE_MS / 2);
     assert_true(fixture->ended_ms <= silent_ms + SILENCE_MS);
 }
@@ -823,7 +823,7 @@ STREAMS_TEST(events__of_a_resource_may_be_delayed_for_seconds)
     sim_api_faults(fixture->api, 0);
     pass(fixture, 2);
     assert_true(sim_api_quiet(fixture->api));
-    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
+    assert_int_equal(fixture->pods_version, fake_apiserver_version(fixture->fake));
 }
 
 STREAMS_TEST(watch__may_begin_too_early)
@@ -840,7 +840,7 @@ STREAMS_TEST(watch__may_begin_too_early)
     }
     assert_true(met_it);
     assert_true(count(fixture, "ADDED") >= 1);
-    assert_int_equal(fixture->told_pods, version);
+    assert_int_equal(fixture->pods_version, version);
 }
 
 STREAMS_TEST(early_watch__does_not_go_behind_a_compaction)
@@ -871,20 +871,20 @@ STREAMS_TEST(gone_watch__is_an_answer_or_an_event)
     assert_int_equal(fixture->status, 200);
     assert_false(fixture->failed);
     assert_int_equal(count(fixture, "\"code\":410"), 1);
-    const char *error = strstr(fixture->heard.data, "{\"type\":\"ERROR\"");
+    const char *error = strstr(fixture->received.data, "{\"type\":\"ERROR\"");
     assert_non_null(error);
-    assert_ptr_equal(strchr(error, '\n'), fixture->heard.data + fixture->heard.len - 1);
+    assert_ptr_equal(strchr(error, '\n'), fixture->received.data + fixture->received.len - 1);
 }
 
 STREAMS_TEST(event_in_pieces__is_delivered_with_its_last_piece)
 {
     until_watch_met(fixture, SIM_CHUNKS);
-    const unsigned before = fixture->tellings;
+    const unsigned before = fixture->deliveries;
     sim_api_faults(fixture->api, 0);
     pass(fixture, 1000);
-    assert_int_equal(fixture->heard.data[fixture->heard.len - 1], '\n');
-    assert_true(fixture->tellings >= before);
-    assert_int_equal(fixture->told_pods, fake_apiserver_version(fixture->fake));
+    assert_int_equal(fixture->received.data[fixture->received.len - 1], '\n');
+    assert_true(fixture->deliveries >= before);
+    assert_int_equal(fixture->pods_version, fake_apiserver_version(fixture->fake));
     assert_true(fixture->pieces > count(fixture, "\n"));
 }
 
@@ -915,7 +915,7 @@ FIXTURE_TEST(outage__ends_streams_and_refuses_connections)
     assert_int_equal(fixture->status, 201);
 }
 
-/* Between a list and the first watch that opens, the client is told nothing. */
+/* Between a list and the first watch that opens, the client receives nothing. */
 FIXTURE_TEST(quiet__is_false_while_a_first_watch_cannot_connect)
 {
     sim_api_outage(fixture->api, fixture->now_ms + 10000);
@@ -1057,12 +1057,12 @@ static int deleted(void *user, struct text object, struct err *err)
 }
 
 /* "Delivered up to version" is true: no earlier write is unknown. */
-static void core_told(void *user, const char *resource, uint64_t version)
+static void core_delivered(void *user, const char *resource, uint64_t version)
 {
     struct sim_api_fixture *core = user;
     const struct mirror *mirror = &core->mirror[strcmp(resource, "pods") == 0];
 
-    core->fixture->tellings++;
+    core->fixture->deliveries++;
     for (unsigned i = 0; i < NAMES; i++)
         if (mirror->written[i] <= version)
             assert_int_equal(mirror->known[i], mirror->alive[i]);
@@ -1172,7 +1172,7 @@ FIXTURE_TEST(reflector__agrees_with_the_cluster_after_many_faults)
                                         .fake = fixture->fake,
                                         .faults_per_mille = 200,
                                         .user = &core,
-                                        .told = core_told};
+                                        .told = core_delivered};
 
     sim_api_free(fixture->api);
     fixture->api = sim_api_new(&rules);
@@ -1194,7 +1194,7 @@ FIXTURE_TEST(reflector__agrees_with_the_cluster_after_many_faults)
                             sizeof core.mirror[i].known);
         assert_true(core.mirror[i].lists > 10);
     }
-    assert_true(fixture->tellings > 1000);
+    assert_true(fixture->deliveries > 1000);
     for (unsigned i = 0; i < 2; i++)
         reflector_free(core.mirror[i].reflector);
 }
@@ -1222,7 +1222,7 @@ static char *life(uint64_t seed)
     for (enum sim_fault fault = 0; fault < SIM_FAULTS; fault++)
         strbuf_printf(&fixture->journal, "%llu ", (unsigned long long)met(fixture, fault));
     char *journal = strbuf_steal(&fixture->journal);
-    bench_free(fixture);
+    fixture_free(fixture);
     return journal;
 }
 
