@@ -10,7 +10,6 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/document/document.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
-#include "milligpu/sync/key_publisher.h"
 
 #include "admin/api_internal.h"
 #include "store/store_internal.h"
@@ -169,173 +168,6 @@ API_TEST(doctor__reports_a_missing_scheduler)
         "no scheduler named default-scheduler has asked since the start, and 1 pod waits for one");
     advises(fixture, "scheduler", "urlPrefix");
     fixture->app.fake = fake;
-}
-
-/* --- answers compared with their description --- */
-
-struct page_reader {
-    const struct document *schemas;
-    char path[512];
-};
-
-static void matches(struct page_reader *reader, const struct document *schema,
-                    const struct document *value);
-
-static const struct document *resolve(const struct page_reader *reader,
-                                      const struct document *schema)
-{
-    static const char prefix[] = "#/components/schemas/";
-    const char *ref = string_of(document_get(schema, "$ref"));
-
-    if (ref == NULL)
-        return schema;
-    assert_int_equal(strncmp(ref, prefix, strlen(prefix)), 0);
-    const struct document *target = document_get(reader->schemas, ref + strlen(prefix));
-    if (target == NULL)
-        fail_msg("%s is nowhere", ref);
-    return target;
-}
-
-static void inside(struct page_reader *reader, const char *word, const struct document *schema,
-                   const struct document *value)
-{
-    const size_t used = strlen(reader->path);
-
-    (void)snprintf(reader->path + used, sizeof reader->path - used, ".%s", word);
-    matches(reader, schema, value);
-    reader->path[used] = '\0';
-}
-
-static void matches_object(struct page_reader *reader, const struct document *schema,
-                           const struct document *value)
-{
-    const struct document *properties = document_get(schema, "properties");
-    const struct document *required = document_get(schema, "required");
-
-    if (properties == NULL)
-        return; /* any object */
-    for (size_t i = 0; i < size_of(required); i++) {
-        const char *name = string_of(nth(required, i));
-        if (document_get(value, name) == NULL)
-            fail_msg("%s lacks %s", reader->path, name);
-        assert_non_null(document_get(properties, name));
-    }
-    for (const struct document *member = value->first; member != NULL; member = member->next) {
-        char key[64];
-        text_clip(member->key, key, sizeof key);
-        const struct document *of = document_get(properties, key);
-        if (of == NULL)
-            fail_msg("%s has %s, which nobody described", reader->path, key);
-        inside(reader, key, of, member);
-    }
-}
-
-static void matches_text(const struct page_reader *reader, const struct document *schema,
-                         const char *value)
-{
-    const struct document *words = document_get(schema, "enum");
-    const char *format = string_of(document_get(schema, "format"));
-    bool found = words == NULL;
-    int64_t ms;
-
-    if (value == NULL)
-        fail_msg("%s is no text", reader->path);
-    for (size_t i = 0; i < size_of(words); i++)
-        found = found || strcmp(string_of(nth(words, i)), value) == 0;
-    if (!found)
-        fail_msg("%s is %s: not in the enum", reader->path, value);
-    if (format != NULL && strcmp(format, "date-time") == 0)
-        assert_true(time_parse(text_of(value), &ms));
-}
-
-static void matches(struct page_reader *reader, const struct document *schema,
-                    const struct document *value)
-{
-    static const struct {
-        const char *type;
-        enum document_kind kind;
-    } types[] = {{"object", DOCUMENT_OBJECT},
-                 {"array", DOCUMENT_ARRAY},
-                 {"string", DOCUMENT_STRING},
-                 {"integer", DOCUMENT_NUMBER},
-                 {"boolean", DOCUMENT_BOOL}};
-    bool known = false;
-
-    schema = resolve(reader, schema);
-    const char *type = str(schema, "type");
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        if (strcmp(type, types[i].type) != 0)
-            continue;
-        known = true;
-        if (value->kind != types[i].kind)
-            fail_msg("%s is %s, not %s", reader->path, document_kind_name(value->kind), type);
-    }
-    assert_true(known);
-    if (value->kind == DOCUMENT_OBJECT)
-        matches_object(reader, schema, value);
-    if (value->kind == DOCUMENT_STRING)
-        matches_text(reader, schema, string_of(value));
-    if (value->kind == DOCUMENT_NUMBER && strspn(value->text.at, "0123456789") != value->text.len)
-        fail_msg("%s is %s: no number from 0", reader->path, value->text.at);
-    for (size_t i = 0; value->kind == DOCUMENT_ARRAY && i < value->count; i++)
-        inside(reader, "#", document_get(schema, "items"), nth(value, i));
-}
-
-static void described(struct api_fixture *fixture, const char *target, const char *schema)
-{
-    const struct document *api = api_fixture_get(fixture, "/openapi.json");
-    const struct document *answer = api_fixture_get(fixture, target);
-    struct page_reader reader = {.schemas = document_at(api, "components.schemas")};
-    const struct document *of = document_get(reader.schemas, schema);
-
-    assert_non_null(of);
-    (void)snprintf(reader.path, sizeof reader.path, "%s", target);
-    matches(&reader, of, answer);
-    if (document_get(answer, "items") != NULL && items(answer) == 0)
-        fail_msg("%s is empty: nothing was compared", target);
-}
-
-API_TEST(answers__match_their_description)
-{
-    fill(fixture);
-    described(fixture, "/api/v1/summary", "Summary");
-    described(fixture, "/api/v1/nodes", "NodeList");
-    described(fixture, "/api/v1/nodes/n1", "Node");
-    described(fixture, "/api/v1/standalone/nodes", "ObjectList");
-    described(fixture, "/api/v1/standalone/pods", "ObjectList");
-    described(fixture, "/api/v1/allocations", "AllocationList");
-    described(fixture, "/api/v1/allocations?state=released", "AllocationList");
-    described(fixture, "/api/v1/pods/default/web-0", "Pod");
-    described(fixture, "/api/v1/pods/default/big", "Pod");
-    described(fixture, "/api/v1/pods/default/past", "Pod");
-    described(fixture, "/api/v1/pods/default/stray", "Pod");
-    described(fixture, "/api/v1/waiting", "WaitingList");
-    described(fixture, "/api/v1/usage", "UsageList");
-    described(fixture, "/api/v1/usage/past", "UsagePastList");
-    described(fixture, "/api/v1/history?gpu=GPU-5f", "HistoryList");
-    described(fixture, "/api/v1/history?pod=default/past", "HistoryList");
-    described(fixture, "/api/v1/defrag", "DefragPlan");
-    described(fixture, "/api/v1/drift", "DriftList");
-    described(fixture, "/api/v1/doctor", "Doctor");
-    described(fixture, "/api/v1/policy", "Policy");
-    described(fixture, "/api/v1/settings", "SettingList");
-}
-
-API_TEST(keys__match_their_description)
-{
-    const struct keyring_rules rules = {"/tmp/milligpu-api-key", 120000};
-    struct kube_ops ops;
-    struct err err;
-
-    (void)unlink(rules.file);
-    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &fixture->app.keyring, &err), 0);
-    fake_apiserver_ops(fixture->app.fake, &ops);
-    fixture->app.key_publisher = key_publisher_new(&fixture->app, &ops);
-    described(fixture, "/api/v1/keys", "KeyList");
-    key_publisher_free(STEAL(fixture->app.key_publisher));
-    keyring_free(STEAL(fixture->app.keyring));
-    ops.free(ops.ctx);
-    assert_int_equal(unlink(rules.file), 0);
 }
 
 /* --- the description compared with the table of routes --- */
@@ -1004,8 +836,6 @@ API_TEST(unasked_pod__waits_for_its_scheduler)
     api_fixture_shows(fixture, "/api/v1/waiting?state=unasked",
                       "items=1; items.0.name=lonely; items.0.reason=unasked; "
                       "items.0.request=3 whole GPUs");
-    described(fixture, "/api/v1/waiting?state=unasked", "WaitingList");
-    described(fixture, "/api/v1/pods/default/lonely", "Pod");
     api_fixture_filter(fixture, "lonely");
     api_fixture_shows(fixture, "/api/v1/waiting?state=unasked", "items=0");
     finds(fixture, "scheduler", "ok", "filter calls");

@@ -191,6 +191,10 @@ class Schema(harness.Story):
         self.assertIs(type(value), kinds[schema["type"]], f"{where}: {said}")
         if "enum" in schema:
             self.assertIn(value, schema["enum"], f"{where}: {said}")
+        if schema.get("format") == "date-time":
+            self.assertRegex(value, r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$", f"{where}: {said}")
+        if schema["type"] == "integer":
+            self.assertGreaterEqual(value, 0, f"{where}: {said}")
         for item in value if schema["type"] == "array" else ():
             self.fits(schema["items"], item, said, where + "[]")
         if schema["type"] == "object" and "properties" in schema:
@@ -198,6 +202,33 @@ class Schema(harness.Story):
             self.assertLessEqual(set(value), set(schema["properties"]), f"{where}: {said}")
             for key, member in value.items():
                 self.fits(schema["properties"][key], member, said, f"{where}.{key}")
+
+    def test_answers__match_their_description(self):
+        """With pods that are bound, bound by others, waiting, not asked about yet, and gone."""
+        cluster = json.loads(harness.DEMO.read_text())
+        cluster["items"] += [harness.running("stray", 200, "t4-0", uid="uid-stray"), harness.pod("lonely", 3000, uid="uid-lonely")]
+        cluster["items"][-1]["metadata"]["creationTimestamp"] = "2026-01-02T03:00:00Z"
+        daemon = self.keep(harness.Daemon(cluster, ledger="ledger.db"))
+        for name, milli in ("web-0", 300), ("past", 250), ("big", 100000):
+            daemon.schedule(harness.pod(name, milli))
+        gpu = daemon.view("past")["allocation"]["charges"][0]["gpu"]
+        daemon.admin("DELETE", "/api/v1/standalone/pods/default/past")
+        daemon.wait(lambda: daemon.get("/api/v1/pods/default/past")["phase"] == "Ended", "the end of a pod")
+        for name, paths in {
+                "Summary": ["summary"], "NodeList": ["nodes"], "Node": ["nodes/t4-0"], "UsageList": ["usage"],
+                "ObjectList": ["standalone/nodes", "standalone/pods"],
+                "AllocationList": ["allocations", "allocations?state=released"],
+                "Pod": [f"pods/default/{name}" for name in ("web-0", "big", "past", "stray", "lonely")],
+                "WaitingList": ["waiting", "waiting?state=unasked"], "UsagePastList": ["usage/past"],
+                "HistoryList": [f"history?gpu={gpu}", "history?pod=default/past"], "DefragPlan": ["defrag"],
+                "DriftList": ["drift"], "Doctor": ["doctor"], "Policy": ["policy"], "SettingList": ["settings"]}.items():
+            for path in paths:
+                answer = daemon.get("/api/v1/" + path)
+                self.fits({"$ref": "/" + name}, answer, path)
+                self.assertNotEqual(answer.get("items"), [], path)
+        _, daemon = self.pair()
+        self.fits({"$ref": "/KeyList"}, daemon.get("/api/v1/keys"), "keys")
+        self.assertNotEqual(daemon.get("/api/v1/keys")["items"], [])
 
     def test_parameters__all_have_a_schema_and_their_errors(self):
         for path, _, operation in self.operations():
