@@ -201,7 +201,6 @@ static json_t *agent_note(const struct sim *sim, const struct vouch_claim *claim
 
 static void land(struct sim *sim, struct model_node *node, const struct agent_words *words)
 {
-    char path[64];
     const uint64_t before = core_version(sim);
     struct model_node shown = *node;
 
@@ -214,11 +213,7 @@ static void land(struct sim *sim, struct model_node *node, const struct agent_wo
     json_t *notes = json_pack("{s:o}", "milligpu.io/agent", agent_note(sim, &words->claim));
     if (words->gpus)
         json_object_set_new(notes, "milligpu.io/gpus", core_gpus(&shown));
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
-    if (core_request_json(sim, "PATCH", path,
-                          json_pack("{s:{s:o}}", "metadata", "annotations", notes)) != 200)
-        sim_violation(sim, "the fake API server does not take what the agent of %s says",
-                      node->name);
+    core_change_node(sim, node, "", json_pack("{s:{s:o}}", "metadata", "annotations", notes));
     take_words(node, words);
     if (core_version(sim) == before) {
         sim_met("agent/repeats");
@@ -379,8 +374,6 @@ void agent_node_goes(struct sim *sim, const struct model_node *node)
 
 static void uninstall(struct sim *sim, struct model_node *node)
 {
-    char path[64];
-
     agent_of(sim, node)->installed = false;
     stop(sim, agent_of(sim, node), 0);
     sim_met("agent/uninstalled");
@@ -388,12 +381,9 @@ static void uninstall(struct sim *sim, struct model_node *node)
     vouch_leaves(sim, node);
     if (!node->is.there)
         return;
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
-    if (core_request_json(sim, "PATCH", path,
-                          json_pack("{s:{s:{s:s,s:n}}}", "metadata", "annotations",
-                                    "milligpu.io/agent", "{\"leaving\":\"uninstalled\"}",
-                                    "milligpu.io/gpus")) != 200)
-        sim_violation(sim, "the fake API server does not forget the agent of %s", node->name);
+    core_change_node(sim, node, "",
+                     json_pack("{s:{s:{s:s,s:n}}}", "metadata", "annotations", "milligpu.io/agent",
+                               "{\"leaving\":\"uninstalled\"}", "milligpu.io/gpus"));
     agent_shows_nothing(node);
     model_node_is(sim, node, core_version(sim));
 }

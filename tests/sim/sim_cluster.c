@@ -42,6 +42,16 @@ int core_request_json(struct sim *sim, const char *method, const char *path, jso
 
 /* --- nodes --- */
 
+void core_change_node(struct sim *sim, const struct model_node *node, const char *rest,
+                      json_t *take_patch)
+{
+    char path[64];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s%s", node->name, rest);
+    if (core_request_json(sim, "PATCH", path, take_patch) != 200)
+        sim_violation(sim, "the fake API server does not take a change of %s", node->name);
+}
+
 uint64_t core_version(struct sim *sim)
 {
     struct strbuf out;
@@ -171,21 +181,17 @@ static void create_node(struct sim *sim, struct model_node *node, bool oddly)
 /* One request that reports one change. */
 void core_patch_node(struct sim *sim, struct model_node *node, const char *what)
 {
-    char path[64];
     json_t *patch;
 
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     if (node->source == MODEL_ANNOTATED) {
         patch = json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/gpus",
                           core_gpus(node));
     } else if (node->source == MODEL_LABELLED) {
         patch = json_pack("{s:{s:o}}", "metadata", "labels", core_labels(node));
     } else {
-        (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node->name);
         patch = json_pack("{s:o}", "status", core_amounts(node));
     }
-    if (core_request_json(sim, "PATCH", path, patch) != 200)
-        sim_violation(sim, "the fake API server does not take a change of %s", node->name);
+    core_change_node(sim, node, node->source == MODEL_COUNTED ? "/status" : "", patch);
     model_node_is(sim, node, core_version(sim));
     sim_met("node/%s", what);
     sim_say(sim, "node %s: %s", node->name, what);
@@ -193,15 +199,12 @@ void core_patch_node(struct sim *sim, struct model_node *node, const char *what)
 
 static void cordon(struct sim *sim, struct model_node *node, bool on)
 {
-    char path[64];
     json_t *value = on ? json_string("all") : json_null();
 
     node->is.cordoned = on;
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
-    if (core_request_json(sim, "PATCH", path,
-                          json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
-                                    "milligpu.io/cordon", value)) != 200)
-        sim_violation(sim, "the fake API server does not take a cordon");
+    core_change_node(
+        sim, node, "",
+        json_pack("{s:{s:{s:o}}}", "metadata", "annotations", "milligpu.io/cordon", value));
     model_node_is(sim, node, core_version(sim));
     sim_met(on ? "node/cordon" : "node/uncordon");
     sim_say(sim, "node %s is %s", node->name, on ? "cordoned" : "not cordoned");

@@ -73,21 +73,6 @@ static void read_notes(struct model_node *node, const json_t *object, const char
 
 /* --- what is written --- */
 
-static void path_of(const struct model_node *node, const char *rest, char path[64])
-{
-    (void)snprintf(path, 64, "/api/v1/nodes/%s%s", node->name, rest);
-}
-
-static void patch(struct sim *sim, const struct model_node *node, const char *rest,
-                  json_t *take_body)
-{
-    char path[64];
-
-    path_of(node, rest, path);
-    if (core_request_json(sim, "PATCH", path, take_body) != 200)
-        sim_violation(sim, "the fake API server does not take an odd change of %s", node->name);
-}
-
 static void odd_annotations(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     struct strbuf body;
@@ -99,7 +84,7 @@ static void odd_annotations(struct sim *sim, struct model_node *node, struct dra
         sim_violation(sim, "an odd patch is no JSON");
     read_notes(node, object, NULL, false);
     strbuf_done(&body);
-    patch(sim, node, "", object);
+    core_change_node(sim, node, "", object);
 }
 
 static void odd_labels(struct sim *sim, struct model_node *node, struct draw *draw)
@@ -115,8 +100,9 @@ static void odd_labels(struct sim *sim, struct model_node *node, struct draw *dr
 
     if (!node->by_agent) /* which is believed, and not they; before it there is no GPU */
         hide(node);
-    patch(sim, node, "",
-          json_pack("{s:{s:{s:s}}}", "metadata", "labels", label[which].key, label[which].value));
+    core_change_node(
+        sim, node, "",
+        json_pack("{s:{s:{s:s}}}", "metadata", "labels", label[which].key, label[which].value));
 }
 
 static void odd_count(struct sim *sim, struct model_node *node, struct draw *draw)
@@ -126,9 +112,9 @@ static void odd_count(struct sim *sim, struct model_node *node, struct draw *dra
     const uint32_t which = draw_below(draw, ARRAY_LEN(count) + 1);
 
     hide(node);
-    patch(sim, node, "",
-          json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "nvidia.com/gpu.count",
-                    which < ARRAY_LEN(count) ? count[which] : NULL));
+    core_change_node(sim, node, "",
+                     json_pack("{s:{s:{s:s?}}}", "metadata", "labels", "nvidia.com/gpu.count",
+                               which < ARRAY_LEN(count) ? count[which] : NULL));
 }
 
 static void odd_amount(struct sim *sim, struct model_node *node, struct draw *draw)
@@ -147,9 +133,9 @@ static void odd_amount(struct sim *sim, struct model_node *node, struct draw *dr
     const char *value = which < ARRAY_LEN(amount) ? amount[which] : NULL;
 
     hide(node);
-    patch(sim, node, "/status",
-          json_pack("{s:{s:{s:s?},s:{s:s?}}}", "status", "capacity", "nvidia.com/vgpu", value,
-                    "allocatable", "nvidia.com/vgpu", value));
+    core_change_node(sim, node, "/status",
+                     json_pack("{s:{s:{s:s?},s:{s:s?}}}", "status", "capacity", "nvidia.com/vgpu",
+                               value, "allocatable", "nvidia.com/vgpu", value));
 }
 
 /* Nothing that milligpud has to read. */
@@ -165,9 +151,9 @@ static void odd_elsewhere(struct sim *sim, struct model_node *node, struct draw 
     if (value == NULL)
         sim_violation(sim, "an odd text is no JSON");
     strbuf_done(&text);
-    patch(sim, node, "",
-          json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
-                    key[draw_below(draw, ARRAY_LEN(key))], value));
+    core_change_node(sim, node, "",
+                     json_pack("{s:{s:{s:o}}}", "metadata", "annotations",
+                               key[draw_below(draw, ARRAY_LEN(key))], value));
 }
 
 /* Created as odd as possible: true; false: what its source shows does not allow it. */
@@ -216,10 +202,11 @@ void odd_mend(struct sim *sim, struct model_node *node)
     if (!node->by_agent) /* the agent's words are as they were */
         json_object_set_new(notes, "milligpu.io/gpus",
                             node->source == MODEL_ANNOTATED ? core_gpus(node) : json_null());
-    patch(sim, node, "",
-          json_pack("{s:{s:o,s:o}}", "metadata", "labels", labels, "annotations", notes));
+    core_change_node(
+        sim, node, "",
+        json_pack("{s:{s:o,s:o}}", "metadata", "labels", labels, "annotations", notes));
     if (counted && !node->by_agent)
-        patch(sim, node, "/status", json_pack("{s:o}", "status", core_amounts(node)));
+        core_change_node(sim, node, "/status", json_pack("{s:o}", "status", core_amounts(node)));
     model_node_is(sim, node, core_version(sim));
     sim_met("odd/mended");
     sim_say(sim, "node %s can be read again", node->name);

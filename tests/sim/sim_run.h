@@ -393,6 +393,9 @@ void core_calm(struct sim *sim);                                 /* end all trou
 void core_end_all(struct sim *sim);                              /* delete every pod */
 
 int core_request_json(struct sim *sim, const char *method, const char *path, json_t *take_body);
+/* PATCHes a Node, or its "/status" with that as rest. */
+void core_change_node(struct sim *sim, const struct model_node *node, const char *rest,
+                      json_t *take_patch);
 uint64_t core_version(struct sim *sim); /* current resourceVersion */
 uint32_t core_milli(const struct model_node *node);
 json_t *core_gpus(const struct model_node *node); /* as its source shows them; owned */

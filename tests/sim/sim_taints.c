@@ -81,11 +81,7 @@ void taints_tell_pod(const struct model_pod *pod, json_t *spec)
 static void patch(struct sim *sim, struct model_node *node, const char *rest, json_t *take_body,
                   const char *what)
 {
-    char path[64];
-
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s%s", node->name, rest);
-    if (core_request_json(sim, "PATCH", path, take_body) != 200)
-        sim_violation(sim, "the fake API server does not take a taint of %s", node->name);
+    core_change_node(sim, node, rest, take_body);
     model_node_is(sim, node, core_version(sim));
     sim_met("taint/%s", what);
     sim_say(sim, "node %s: %s, taints %x", node->name, what, node->is.taints);

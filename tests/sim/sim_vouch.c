@@ -279,11 +279,7 @@ void vouch_reboots(struct sim *sim, const struct model_node *node)
 
 static void patch(struct sim *sim, struct model_node *node, const char *rest, json_t *take_body)
 {
-    char path[64];
-
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s%s", node->name, rest);
-    if (core_request_json(sim, "PATCH", path, take_body) != 200)
-        sim_violation(sim, "the fake API server does not take a change of %s", node->name);
+    core_change_node(sim, node, rest, take_body);
     model_node_is(sim, node, core_version(sim));
 }
 
