@@ -84,7 +84,7 @@ class Socket(harness.Case):
         self.refused("/nowhere/deeper/admin.sock", "/nowhere/deeper: No such file or directory")
         self.refused("run/admin.sock", "absolute path")
 
-    def test_milligpuctl__says_what_is_wrong_with_the_address(self):
+    def test_milligpuctl__names_the_error_in_an_address(self):
         for server, says in (("unix:/nowhere/admin.sock", "cannot reach milligpud at unix:/nowhere/admin.sock"),
                              ("unix:", "unix: is not an address: write"), ("unix:rel", "unix:rel is not an address: write"),
                              ("unix:/" + "a" * 200, "cannot reach milligpud at unix:/aaa"),

@@ -152,7 +152,7 @@ class Holders(harness.Case):
         finally:
             peer.close()
 
-    def test_client_names__decide_who_binds_and_follow_a_sighup(self):
+    def test_client_names__decide_which_clients_bind_and_follow_a_sighup(self):
         daemon = self.open("webhook_client_names: client")
         self.assertEqual(self.ask(daemon, "client")[0], 200)
         status, said = self.ask(daemon, "server")
@@ -270,7 +270,7 @@ class Bodies(harness.Story):
         self.assertLess(most - before, PEERS * BODY // 4)
         self.assertEqual(self.daemon.request("probe", "GET", "/livez")[0], 200)
 
-    def test_unexpected_body__is_refused_before_it_is_sent(self):
+    def test_unexpected_body__is_refused_before_the_client_sends_it(self):
         for port, start, expected in (("probe", "GET /livez", 413), ("probe", "POST /livez", 405),
                                       ("probe", "POST /nowhere", 404), ("admin", "GET /api/v1/nodes", 413),
                                       ("admin", "POST /api/v1/nodes", 405), ("admin", "PUT /nowhere", 404),

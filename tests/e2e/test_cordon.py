@@ -148,7 +148,7 @@ class Cordon(harness.Story):
         self.assertEqual(len(self.tries()), 6)
         self.assertIsNone(self.value())
 
-    def test_conflict__gives_up_when_it_persists(self):
+    def test_conflict__gives_up_after_repeated_conflicts(self):
         self.conflicts(100)
         done = self.ctl("cordon", NODE, status=1)
         self.assertEqual(len(self.tries()), 6)

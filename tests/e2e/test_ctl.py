@@ -204,7 +204,7 @@ class Ctl(harness.Story):
         self.assertEqual(len(self.ask("allocations", "--state=bound", "-o", "name").splitlines()), 11)
         self.assertIn("pod/research/training\n", self.ask("allocations", "-o", "name"))
 
-    def test_pod__shows_its_place_or_the_reason_it_waits(self):
+    def test_pod__shows_its_place_or_its_reason_to_wait(self):
         placed = self.ask("pod", "research/two-halves")
         self.assertIn("2 x 300 milli", placed)
         self.assertRegex(placed, r"State: +bound since 20")

@@ -374,7 +374,7 @@ left out: Pod default/astray (bound to a node that is not in the file)
         self.assertEqual(placed, ["p,a,0", "q,b,0"])
         self.assertEqual(said["heldPods"], 0)
 
-    def test_header__shows_what_is_held(self):
+    def test_header__shows_held_pods(self):
         done = self.cluster([node("a", labels=labels(2)), pod("p", "a", {"nvidia.com/vgpu": 500})], "p,0,0,1,1,\n")
         self.assertEqual(done.stdout.split("\n")[0],
                          "1 nodes with 2 GPUs, of which 1 pod holds 25.00 %; 1 arrivals ask for 0.05 % of the GPU "
@@ -931,7 +931,7 @@ class Ledger(Folder):
         self.assertEqual(self.waits(self.ledger, "--policy", "binpack,spread"), (head, waits, shown))
         self.assertEqual(sorted(path.name for path in self.home.iterdir()), ["backup.db", "waits.csv"])
 
-    def test_ledger__refuses_options_that_it_answers_itself(self):
+    def test_ledger__refuses_options_for_recorded_facts(self):
         self.refuse_usage("--ledger and --nodes exclude each other", "--ledger", self.ledger, "--nodes", "n")
         self.refuse_usage("--from is for --ledger", "--nodes", "n", "--arrivals", "a", "--from", "5h")
         done = self.run_it("--ledger", self.ledger)
