@@ -64,11 +64,11 @@ def running(name, milli, node, **more):
 ANY_PORTS = ("--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 
 
-def run(*words, program="milligpuctl", env=None, **more):
+def run(*words, program="milligpuctl", env=None, timeout=PATIENCE, **more):
     """Runs a program of ours to its end, without the variables of the caller that it would read."""
     kept = {key: value for key, value in os.environ.items()
             if key not in ("MILLIGPU_SERVER", "NO_COLOR") and not key.startswith("KUBERNETES_")}
-    done = subprocess.run([BIN / program, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE,
+    done = subprocess.run([BIN / program, *map(str, words)], capture_output=True, text=True, timeout=timeout,
                           env={**kept, **(env or {})}, **more)
     if any(word in done.stderr for word in ("Sanitizer", "runtime error", "must:")) or done.returncode < 0:
         raise AssertionError(f"{program} {words}: {done.returncode}\n{done.stderr}")
