@@ -484,6 +484,12 @@ void fixture_restart(struct app_fixture *fixture)
     start(fixture);
 }
 
+void fixture_restart_and_run(struct app_fixture *fixture)
+{
+    fixture_restart(fixture);
+    fixture_run(fixture);
+}
+
 void fixture_lose_ledger(struct app_fixture *fixture)
 {
     struct app *app = &fixture->app;
@@ -582,17 +588,21 @@ static int ask(struct app_fixture *fixture, const char *method, const char *path
     return fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out);
 }
 
-static void tell(struct app_fixture *fixture, const char *method, const char *path,
+void fixture_api(struct app_fixture *fixture, const char *method, const char *path,
                  const char *body)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     const int status = ask(fixture, method, path, body, &out);
     if (status >= 300)
         (void)fprintf(stderr, "%s %s: %d %s\n", method, path, status, out.data);
     must(status < 300);
-    strbuf_done(&out);
+}
+
+void fixture_get(struct app_fixture *fixture, const char *path, struct strbuf *out)
+{
+    must(ask(fixture, "GET", path, "", out) == 200);
 }
 
 void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *limits,
@@ -609,7 +619,7 @@ void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *l
                    "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{%s},"
                    "\"requests\":{%s}}}]},\"status\":{\"phase\":\"Pending\"}}",
                    name, annotations != NULL ? annotations : "", where, limits, limits);
-    tell(fixture, "POST", "/api/v1/namespaces/default/pods", body);
+    fixture_api(fixture, "POST", "/api/v1/namespaces/default/pods", body);
 }
 
 static void post_pod(struct app_fixture *fixture, const char *name, const char *milli,
@@ -643,7 +653,7 @@ static void patch(struct app_fixture *fixture, const char *folder, const char *n
 
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
     (void)snprintf(body, sizeof body, "%s%s%s", before, members, behind);
-    tell(fixture, "PATCH", path, body);
+    fixture_api(fixture, "PATCH", path, body);
 }
 
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations)
@@ -677,7 +687,7 @@ static void delete_pod(struct app_fixture *fixture, const char *name, int grace_
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=%d",
                    name, grace_s);
-    tell(fixture, "DELETE", path, "");
+    fixture_api(fixture, "DELETE", path, "");
 }
 
 void fixture_delete_pod(struct app_fixture *fixture, const char *name)
@@ -695,14 +705,14 @@ void fixture_end_pod(struct app_fixture *fixture, const char *name)
     char path[256];
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s/status", name);
-    tell(fixture, "PATCH", path, "{\"status\":{\"phase\":\"Succeeded\"}}");
+    fixture_api(fixture, "PATCH", path, "{\"status\":{\"phase\":\"Succeeded\"}}");
 }
 
 void fixture_node(struct app_fixture *fixture, const char *name, const char *milli)
 {
     char path[256];
     char body[1024];
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     (void)snprintf(
         body, sizeof body,
@@ -714,8 +724,7 @@ void fixture_node(struct app_fixture *fixture, const char *name, const char *mil
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", name);
     strbuf_init(&out);
     if (ask(fixture, "PATCH", path, body, &out) == 404)
-        tell(fixture, "POST", "/api/v1/nodes", body);
-    strbuf_done(&out);
+        fixture_api(fixture, "POST", "/api/v1/nodes", body);
 }
 
 static void add_gpus(struct strbuf *out, const char *uuids)
@@ -730,8 +739,8 @@ static void add_gpus(struct strbuf *out, const char *uuids)
 
 void fixture_node_with(struct app_fixture *fixture, const char *name, const char *uuids)
 {
-    struct strbuf body;
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf out;
     char path[256];
 
     strbuf_init(&body);
@@ -743,9 +752,7 @@ void fixture_node_with(struct app_fixture *fixture, const char *name, const char
     strbuf_str(&body, "]\"}}}");
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
     if (ask(fixture, "PATCH", path, body.data, &out) == 404)
-        tell(fixture, "POST", "/api/v1/nodes", body.data);
-    strbuf_done(&out);
-    strbuf_done(&body);
+        fixture_api(fixture, "POST", "/api/v1/nodes", body.data);
 }
 
 void fixture_delete_node(struct app_fixture *fixture, const char *name)
@@ -753,15 +760,15 @@ void fixture_delete_node(struct app_fixture *fixture, const char *name)
     char path[256];
 
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
-    tell(fixture, "DELETE", path, "");
+    fixture_api(fixture, "DELETE", path, "");
 }
 
 /* Node and uid of a pod; false if it is not there. */
 static bool look(struct app_fixture *fixture, const char *name, char node[256], char uid[256])
 {
     char path[256];
-    struct arena arena;
-    struct strbuf out;
+    CLEANUP(arena_done) struct arena arena;
+    CLEANUP(strbuf_done) struct strbuf out;
     struct pod pod;
     struct err err;
 
@@ -775,8 +782,6 @@ static bool look(struct app_fixture *fixture, const char *name, char node[256], 
         (void)snprintf(node, 256, "%s", pod.node);
         (void)snprintf(uid, 256, "%s", pod.uid);
     }
-    arena_done(&arena);
-    strbuf_done(&out);
     return status == 200;
 }
 
@@ -848,17 +853,16 @@ void fixture_object(struct app_fixture *fixture, const char *pod, struct strbuf 
     char path[256];
 
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
-    must(ask(fixture, "GET", path, "", out) == 200);
+    fixture_get(fixture, path, out);
 }
 
 const char *fixture_filter(struct app_fixture *fixture, const char *pod, const char *names)
 {
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
 
     strbuf_init(&object);
     fixture_object(fixture, pod, &object);
     const char *answer = fixture_filter_of(fixture, object.data, names);
-    strbuf_done(&object);
     return answer;
 }
 
@@ -883,7 +887,7 @@ struct fixture_call *fixture_bind_begin(struct app_fixture *fixture, const char 
 const char *fixture_error(const struct fixture_call *call)
 {
     static char text[1024];
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     struct json_reader in;
     struct err err;
     struct text key;
@@ -900,7 +904,6 @@ const char *fixture_error(const struct fixture_call *call)
         else
             (void)json_read_skip(&in);
     (void)snprintf(text, sizeof text, "%s", error);
-    arena_done(&arena);
     return text;
 }
 
@@ -912,17 +915,27 @@ const char *fixture_bind(struct app_fixture *fixture, const char *pod, const cha
     return call->http.status == 0 ? "(no answer)" : fixture_error(call);
 }
 
+void fixture_grant(struct app_fixture *fixture, const char *pod, const char *limits,
+                   const char *node)
+{
+    fixture_pod(fixture, pod, limits);
+    fixture_run(fixture);
+    const char *error = fixture_bind(fixture, pod, node);
+    if (error[0] != '\0')
+        (void)fprintf(stderr, "%s on %s: %s\n", pod, node, error);
+    must(error[0] == '\0');
+}
+
 /* --- what the snapshot shows --- */
 
 static uint32_t sum(struct app_fixture *fixture, const char *name, bool bound)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, text_of(name));
     uint32_t milli = 0;
 
     for (uint32_t i = 0; node != NULL && i < node->gpus; i++)
         milli += node->gpu[i].reserved_milli + (bound ? node->gpu[i].used_milli : 0);
-    snapshot_unref(snapshot);
     return milli;
 }
 
@@ -938,9 +951,6 @@ uint32_t fixture_reserved(struct app_fixture *fixture, const char *node)
 
 size_t fixture_allocations(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
-    const size_t count = snapshot->allocations;
-
-    snapshot_unref(snapshot);
-    return count;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    return snapshot->allocations;
 }

@@ -122,7 +122,8 @@ int fixture_tear_down(void **state);
     TEST_WITH(name, struct app_fixture *fixture, fixture_set_up, fixture_tear_down)
 /* The process ends, and its calls in flight with it; another starts on the same ledger. */
 void fixture_restart(struct app_fixture *fixture);
-/* The same, on a new ledger in memory that belongs to no cluster yet. */
+void fixture_restart_and_run(struct app_fixture *fixture);
+/* Restarts on a new ledger in memory that belongs to no cluster yet. */
 void fixture_lose_ledger(struct app_fixture *fixture);
 
 void fixture_break(struct app_fixture *fixture, const struct fixture_fault *fault);
@@ -141,7 +142,12 @@ bool fixture_pass_until_ready(struct app_fixture *fixture, int64_t ms);
 /* Two minutes: every back-off, deadline and doubt has ended. */
 void fixture_run_until_idle(struct app_fixture *fixture);
 
-/* The API server's side. limits: "300" and so on for one container c. */
+/* The API server's side. A request must succeed. */
+void fixture_api(struct app_fixture *fixture, const char *method, const char *path,
+                 const char *body);
+/* Appends the answer to out. */
+void fixture_get(struct app_fixture *fixture, const char *path, struct strbuf *out);
+/* limits: "300" and so on for one container c. */
 void fixture_pod(struct app_fixture *fixture, const char *name, const char *limits);
 void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char *limits,
                        const char *node);
@@ -151,8 +157,7 @@ void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *l
 /* "key":"value" or "key":null, as a client would patch it in. */
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations);
 void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations);
-/* The same for its labels. */
-/* spec: JSON, as what it is merged into: "\"unschedulable\":true". */
+/* spec: JSON members that are merged into the spec: "\"unschedulable\":true". */
 void fixture_change_node(struct app_fixture *fixture, const char *name, const char *spec);
 void fixture_change_pod(struct app_fixture *fixture, const char *name, const char *spec);
 void fixture_label_node(struct app_fixture *fixture, const char *name, const char *labels);
@@ -182,6 +187,9 @@ struct fixture_call *fixture_bind_begin(struct app_fixture *fixture, const char 
                                         const char *node);
 /* begin, run, and the Error text ("" is success). */
 const char *fixture_bind(struct app_fixture *fixture, const char *pod, const char *node);
+/* Creates the pod and binds it through milligpu; both must succeed. */
+void fixture_grant(struct app_fixture *fixture, const char *pod, const char *limits,
+                   const char *node);
 const char *fixture_error(const struct fixture_call *call);
 
 /* What the snapshot shows. */

@@ -17,7 +17,7 @@
 static const char *events(struct app_fixture *fixture)
 {
     static char text[1 << 20];
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     const int status =
@@ -26,7 +26,6 @@ static const char *events(struct app_fixture *fixture)
     assert_int_equal(status, 200);
     assert_true(out.len < sizeof text);
     (void)snprintf(text, sizeof text, "%s", out.data);
-    strbuf_done(&out);
     return text;
 }
 
@@ -56,10 +55,7 @@ static int64_t sent(void)
 
 APP_TEST(a_tiny_amount_gets_one_event_although_it_is_placed)
 {
-    fixture_pod(fixture, "p", "1");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "p", "n1"), "");
-    fixture_run(fixture);
+    fixture_grant(fixture, "p", "1", "n1");
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 1);
     assert_non_null(strstr(events(fixture), "\"action\":\"tiny\""));
     assert_non_null(strstr(events(fixture), "\"type\":\"Warning\""));

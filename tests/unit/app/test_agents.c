@@ -26,16 +26,15 @@ static void api(struct app_fixture *fixture, const char *method, const char *pat
 static void tell(struct app_fixture *fixture, const char *method, const char *path,
                  const char *body)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     api(fixture, method, path, body, &out);
-    strbuf_done(&out);
 }
 
 static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[64])
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     api(fixture, "GET", path, "", &out);
@@ -43,7 +42,6 @@ static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[6
     assert_non_null(at);
     at += strlen("\"uid\":\"");
     (void)snprintf(out_uid, 64, "%.*s", (int)strcspn(at, "\""), at);
-    strbuf_done(&out);
 }
 
 /* Of an agent's pod, in the word of its condition. */
@@ -114,11 +112,10 @@ static void gpu_node(struct app_fixture *fixture, const char *name, const char *
 
 static enum vouch vouch_of(struct app_fixture *fixture, const char *name)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, text_of(name));
     const enum vouch vouch = node != NULL ? node->vouch : VOUCHES;
 
-    snapshot_unref(snapshot);
     return vouch;
 }
 
@@ -290,7 +287,7 @@ FIXTURE_TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once)
 FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
 {
     struct message *message = message_new(MESSAGE_POD);
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     struct err err;
 
     strbuf_init(&out);
@@ -299,7 +296,6 @@ FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
                                 &message->arena, &message->pod, &err),
                      0);
     message->pod = *pod_keep(&message->pod, &message->arena);
-    strbuf_done(&out);
     assert_true(message->pod.is_agent && message->pod.is_ready);
     message->pod.phase = POD_SUCCEEDED;
     assert_true(queue_put(fixture->app.queue, message));
@@ -641,7 +637,7 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
                         const char *fix)
 {
     struct http_call call;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     struct document *doctor;
     struct err err;
     bool found = false;
@@ -665,7 +661,6 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
     }
     assert_true(found);
     http_call_done(&call);
-    arena_done(&arena);
 }
 
 #define DO_NODES                                                                                   \

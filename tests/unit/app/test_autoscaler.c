@@ -23,18 +23,16 @@
 static const char *ask_with_nodes(struct app_fixture *fixture, const char *verb, const char *pod,
                                   const char *nodes)
 {
-    struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf body;
 
     strbuf_init(&body);
     strbuf_str(&body, "{\"Pod\":");
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
     strbuf_init(&object);
     fixture_object(fixture, pod, &object);
     strbuf_str(&body, object.data);
-    strbuf_done(&object);
     strbuf_printf(&body, ",\"NodeNames\":null,\"Nodes\":{\"items\":[%s]}}", nodes);
     const char *answer = fixture_ask(fixture, verb, body.data);
-    strbuf_done(&body);
     return answer;
 }
 
@@ -54,7 +52,7 @@ struct pod_verdict {
 static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *pod)
 {
     struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", pod);
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     struct waiting waiting = {.n_asks = 0};
 
     arena_init(&arena);
@@ -63,7 +61,6 @@ static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *po
     const struct pod_verdict verdict = {known, waiting.n_asks, waiting.offered, waiting.reason,
                                         waiting.last_ms};
     pod_record_free(record);
-    arena_done(&arena);
     return verdict;
 }
 

@@ -39,26 +39,24 @@ static char which[128];
 
 static void no_gpu_is_given_twice(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->gpus; i++)
             CHECK(node->gpu[i].used_milli + node->gpu[i].reserved_milli <= node->gpu[i].milli);
-    snapshot_unref(snapshot);
 }
 
 /* The state of the pod's allocation on the node in the snapshot; -1 if it has none. */
 static int state_of(struct app_fixture *fixture, const char *pod, const char *node)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *home = snapshot_node(snapshot, text_of(node));
     int state = -1;
 
     for (uint32_t i = 0; home != NULL && i < home->allocations; i++)
         if (strcmp(home->allocation[i]->facts.name, pod) == 0)
             state = (int)home->allocation[i]->facts.state;
-    snapshot_unref(snapshot);
     return state;
 }
 
@@ -187,7 +185,7 @@ static void nobody_waits_for_an_answer(struct app_fixture *fixture)
 static void disk_and_memory_agree(struct app_fixture *fixture)
 {
     struct ledger *ledger = ledger_new();
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     struct err err;
 
     CHECK(store_verify(fixture->app.store, &err) == 0);
@@ -198,19 +196,17 @@ static void disk_and_memory_agree(struct app_fixture *fixture)
     CHECK_TEXT(on_disk, in_memory);
     xfree(on_disk);
     xfree(in_memory);
-    snapshot_unref(snapshot);
     ledger_free(ledger);
 }
 
 static bool is_noted(const struct node *node, const struct allocation *allocation,
                      const struct pod *pod)
 {
-    struct strbuf note;
+    CLEANUP(strbuf_done) struct strbuf note;
 
     strbuf_init(&note);
     note_value(&note, allocation, node);
     const bool same = pod->annotation != NOTE_NONE && strcmp(pod->note_text, note.data) == 0;
-    strbuf_done(&note);
     return same || allocation->facts.presumed;
 }
 
@@ -218,8 +214,8 @@ static bool is_noted(const struct node *node, const struct allocation *allocatio
 static size_t pod_has_what_it_shows(struct app_fixture *fixture, const char *name)
 {
     char path[128];
-    struct arena arena;
-    struct strbuf out;
+    CLEANUP(arena_done) struct arena arena;
+    CLEANUP(strbuf_done) struct strbuf out;
     struct pod pod;
     struct err err;
     size_t wanted = 0;
@@ -244,8 +240,6 @@ static size_t pod_has_what_it_shows(struct app_fixture *fixture, const char *nam
         CHECK(is_noted(node, held, &pod));
         snapshot_unref(snapshot);
     }
-    arena_done(&arena);
-    strbuf_done(&out);
     return wanted;
 }
 

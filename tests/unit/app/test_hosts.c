@@ -35,11 +35,10 @@ static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
 
 static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     assert_true(fake_apiserver_request(fixture->app.fake, method, path, text_of(body), &out) < 300);
-    strbuf_done(&out);
 }
 
 /* amounts: "\"cpu\":\"8\"" */
@@ -65,22 +64,18 @@ static void plain_pod(struct app_fixture *fixture, const char *name, const char 
 
 static uint64_t generation(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
-    const uint64_t number = snapshot->generation;
-
-    snapshot_unref(snapshot);
-    return number;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    return snapshot->generation;
 }
 
 static struct host left_on(struct app_fixture *fixture, const char *name)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, text_of(name));
 
     assert_non_null(node);
     const struct host host =
         node->host_known ? node->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};
-    snapshot_unref(snapshot);
     return host;
 }
 

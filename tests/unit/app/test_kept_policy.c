@@ -99,8 +99,7 @@ FIXTURE_TEST(the_document_that_decides_is_kept)
     assert_kept(BINPACK);
     decide_by_file(fixture, SPREAD);
     assert_kept(SPREAD);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_kept(SPREAD);
 }
 

@@ -480,10 +480,7 @@ static void bind_and_replace(struct scene *scene)
 {
     run(scene);
     has(scene, "signing");
-    fixture_pod(scene->fixture, "p", "300");
-    fixture_run(scene->fixture);
-    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
-    fixture_run(scene->fixture);
+    fixture_grant(scene->fixture, "p", "300", "n1");
     want_replaced(scene, scene->key[0].id);
     pass(scene, AGAIN_MS);
     has(scene, "signing next");
@@ -656,8 +653,8 @@ SCENE_TEST(a_folder_that_cannot_be_written_is_said)
 /* A pod with the allocation of p, and that signature unless another is given. */
 static void put_copy(struct scene *scene, const char *name, const char *signature, const char *node)
 {
-    struct strbuf object;
-    struct arena arena;
+    CLEANUP(strbuf_done) struct strbuf object;
+    CLEANUP(arena_done) struct arena arena;
     struct pod pod;
     struct err err;
 
@@ -667,7 +664,7 @@ static void put_copy(struct scene *scene, const char *name, const char *signatur
     assert_int_equal(pod_decode((struct text){object.data, object.len},
                                 &scene->app->rules.wire_rules, &arena, &pod, &err),
                      0);
-    struct strbuf annotations;
+    CLEANUP(strbuf_done) struct strbuf annotations;
     strbuf_init(&annotations);
     strbuf_str(&annotations, "\"milligpu.io/allocation\":");
     struct json_writer json;
@@ -677,9 +674,6 @@ static void put_copy(struct scene *scene, const char *name, const char *signatur
                   signature != NULL ? signature : pod.signature);
     fixture_pod_of(scene->fixture, name, "\"nvidia.com/vgpu\":\"300\"", annotations.data, node);
     fixture_run(scene->fixture);
-    strbuf_done(&annotations);
-    strbuf_done(&object);
-    arena_done(&arena);
 }
 
 static const char *made_up(struct scene *scene)
@@ -729,10 +723,7 @@ SCENE_TEST(pods_are_counted_by_the_key_that_they_need)
 {
     bind_and_replace(scene);
     put_copy(scene, "bound-made-up", made_up(scene), "n1");
-    fixture_pod(scene->fixture, "after", "100");
-    fixture_run(scene->fixture);
-    assert_string_equal(fixture_bind(scene->fixture, "after", "n2"), "");
-    fixture_run(scene->fixture);
+    fixture_grant(scene->fixture, "after", "100", "n2");
     struct key_pods of[] = {{.number = key_number(text_of(scene->key[0].id)), .verified = 9},
                             {.number = key_number(text_of(scene->key[1].id)), .naming = 9},
                             {.number = 5, .verified = 9, .naming = 9}};

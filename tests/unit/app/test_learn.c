@@ -31,8 +31,7 @@ static int64_t counted(void)
 static void take_up(struct app_fixture *fixture, const char *policy)
 {
     fixture->settings.policy = policy;
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
 }
 
 /* How often the workload of the present snapshot has seen one part of this size; 0: not at all. */
@@ -137,8 +136,7 @@ static void pods(struct app_fixture *fixture, const char *const *name)
 
 static void restart(struct app_fixture *fixture)
 {
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
 }
 
 APP_TEST(what_was_learned_survives_a_kill)

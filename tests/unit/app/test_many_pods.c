@@ -61,7 +61,7 @@ static struct greedy *greedy_new(unsigned number)
 
 static void refused(struct hints *hints, const struct pod *pod)
 {
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     struct request request;
     struct refusal refusal;
 
@@ -74,7 +74,6 @@ static void refused(struct hints *hints, const struct pod *pod)
                                           .request = &request,
                                           .wall_ms = 1};
     hints_refused(hints, &asking_pod, REASON_MODEL, refusal.text);
-    arena_done(&arena);
 }
 
 /* This many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
@@ -171,7 +170,7 @@ enum { ENOUGH = 1000 }; /* enough to fill the part of the tables for large reque
 APP_TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much)
 {
     struct waiting waiting;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     crowd(fixture, ENOUGH);
     fixture_pod(fixture, "a", "300");
@@ -194,7 +193,6 @@ APP_TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much)
     assert_non_null(waiting.request);
     assert_false(waiting.unclassed);
     hints_let_go(fixture->app.hints, &waiting);
-    arena_done(&arena);
     pod_record_free(record);
 }
 
@@ -208,7 +206,7 @@ static bool asked_in_vain(struct app_fixture *fixture)
 
 static int64_t shown_overflow(struct app_fixture *fixture)
 {
-    struct strbuf text;
+    CLEANUP(strbuf_done) struct strbuf text;
     long long value = -1;
 
     strbuf_init(&text);
@@ -216,7 +214,6 @@ static int64_t shown_overflow(struct app_fixture *fixture)
     const char *line = strstr(text.data, "\nmilligpu_waiting_overflow ");
     assert_non_null(line);
     assert_int_equal(sscanf(line, "\nmilligpu_waiting_overflow %lld", &value), 1);
-    strbuf_done(&text);
     return value;
 }
 
@@ -323,8 +320,7 @@ APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
     fixture_run(fixture);
     assert_string_equal(fixture_where(fixture, "a"), "n1");
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
@@ -435,7 +431,7 @@ APP_TEST(while_bindings_fill_their_memory_no_more_are_made)
 /* kube-scheduler sends whatever a tenant wrote. */
 APP_TEST(a_large_question_leaves_no_large_memory_behind)
 {
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
 
     strbuf_init(&object);
     strbuf_str(&object, "{\"metadata\":{\"name\":\"a\",\"namespace\":\"default\",\"uid\":\"u\","
@@ -448,5 +444,4 @@ APP_TEST(a_large_question_leaves_no_large_memory_behind)
     assert_non_null(
         strstr(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models"));
     assert_true(webhooks_bytes(fixture->parts.webhooks) < 5 * MIB / 4);
-    strbuf_done(&object);
 }

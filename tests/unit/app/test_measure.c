@@ -186,8 +186,7 @@ APP_TEST(since_when_a_share_is_idle_survives_a_restart)
     assert_stored(fixture, 1, true);
     report(fixture, 70, 0);
     writer_end(fixture->parts.writer); /* and with it the time of the last report */
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(idle_since(fixture), 0);
     report(fixture, 85, 0);
     assert_int_equal(idle_since(fixture), 0);
@@ -195,8 +194,7 @@ APP_TEST(since_when_a_share_is_idle_survives_a_restart)
     assert_int_equal(idle_since(fixture), -1);
     fixture_pass(fixture, 61000);
     assert_stored(fixture, 0, true);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(idle_since(fixture), -1);
     report(fixture, 90, 0);
     assert_int_equal(idle_since(fixture), 90);
@@ -208,8 +206,7 @@ APP_TEST(after_a_long_absence_it_begins_anew)
     idle_until(fixture, 70);
     writer_end(fixture->parts.writer);
     assert_stored(fixture, 1, true);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     report(fixture, 86, 0);
     assert_int_equal(idle_since(fixture), 86);
     fixture_pass(fixture, 61000);

@@ -24,7 +24,7 @@ static int set_up(void **state)
 static const char *taken(struct app_fixture *fixture)
 {
     static char text[128];
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     size_t at = 0;
 
@@ -32,7 +32,6 @@ static const char *taken(struct app_fixture *fixture)
     for (uint32_t i = 0; i < node->gpus; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i > 0 ? " " : "",
                                node->gpu[i].used_milli + node->gpu[i].reserved_milli);
-    snapshot_unref(snapshot);
     return text;
 }
 
@@ -47,11 +46,10 @@ static void count_drift(void *user, const struct drift *drift)
 
 static uint32_t drift(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     uint32_t count = 0;
 
     drift_of(snapshot_node(snapshot, TEXT("n1")), &count, count_drift);
-    snapshot_unref(snapshot);
     return count;
 }
 
@@ -87,11 +85,9 @@ FIXTURE_TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_a
 
 FIXTURE_TEST(policy_that_changed_decides_new_grants_and_not_what_runs)
 {
-    fixture_pod(fixture, "a", "310");
     fixture_pod(fixture, "b", "310");
     fixture_pod(fixture, "c", "500");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "310", "n1");
     fixture->settings.min_milli = 500;
     fixture->settings.step_milli = 100;
     lose_ledger(fixture);
@@ -109,11 +105,8 @@ FIXTURE_TEST(a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown)
         "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1,\\\"milli\\\":1000}]\"";
 
     fixture_annotate_node(fixture, "n1", uuids);
-    fixture_pod(fixture, "first", "1000");
-    fixture_pod(fixture, "a", "400");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "first", "n1"), "");
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "first", "1000", "n1");
+    fixture_grant(fixture, "a", "400", "n1");
     fixture_delete_pod(fixture, "first");
     fixture_run(fixture);
     assert_string_equal(taken(fixture), "0 400");
@@ -121,10 +114,8 @@ FIXTURE_TEST(a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown)
     lose_ledger(fixture);
     assert_string_equal(taken(fixture), "0 400");
     assert_int_equal(drift(fixture), 0);
-    fixture_pod(fixture, "b", "1000");
     fixture_pod(fixture, "c", "700");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
+    fixture_grant(fixture, "b", "1000", "n1");
     assert_string_equal(taken(fixture), "1000 400");
     assert_non_null(strstr(fixture_bind(fixture, "c", "n1"), "no GPU with 700 milli free"));
     lose_ledger(fixture);

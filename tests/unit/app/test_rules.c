@@ -178,7 +178,7 @@ FIXTURE_TEST(a_rule_decides_for_its_namespaces)
 
 FIXTURE_TEST(a_rule_decides_in_prioritize)
 {
-    struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf body;
 
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
@@ -190,13 +190,12 @@ FIXTURE_TEST(a_rule_decides_in_prioritize)
     const char *answer = fixture_ask(fixture, "/scheduler/prioritize", body.data);
     assert_non_null(strstr(answer, "{\"Host\":\"n1\",\"Score\":0}"));
     assert_non_null(strstr(answer, "{\"Host\":\"n2\",\"Score\":10}"));
-    strbuf_done(&body);
 }
 
 /* A victim gives room, and the rule stays. */
 FIXTURE_TEST(a_rule_decides_in_preempt)
 {
-    struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf body;
 
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
     fixture_bound_pod(fixture, "on-2", "1000", "n2");
@@ -213,7 +212,6 @@ FIXTURE_TEST(a_rule_decides_in_preempt)
     const char *answer = fixture_ask(fixture, "/scheduler/preempt", body.data);
     assert_null(strstr(answer, "\"n1\""));
     assert_non_null(strstr(answer, "\"n2\""));
-    strbuf_done(&body);
 }
 
 /* An autoscaler's template, which the ledger does not know, has labels like every Node. */
@@ -243,16 +241,13 @@ FIXTURE_TEST(a_rule_decides_about_a_node_that_is_only_shown)
 
 FIXTURE_TEST(what_runs_goes_on_whatever_the_rules_say)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     decide_by(fixture, NIGHT);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     fixture_bound_pod(fixture, "by-hand", "200", "n1"); /* adopted, not granted */
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 500);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 500);
 }
 
@@ -372,8 +367,7 @@ FIXTURE_TEST(a_process_says_by_what_it_begins_to_decide)
     assert_int_equal(told(fixture), 1);
     assert_told_last(fixture, "{\"kind\":\"policy\",\"policy\":\"binpack\"} {}");
     decide_by(fixture, NIGHT);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(told(fixture), 3);
     assert_told_last(fixture, "\"holding\":[1]");
     fixture_pod(fixture, "a", "300");
@@ -431,11 +425,9 @@ HOSTS_TEST(the_last_idle_host_is_kept_for_pods_of_several_gpus)
 {
     decide_by(fixture, RESERVE);
     assert_int_equal(idle_hosts(fixture), 2);
-    fixture_pod(fixture, "p", "300");
     fixture_pod(fixture, "q", "300");
     fixture_pod(fixture, "big", "2000");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "p", "a"), "");
+    fixture_grant(fixture, "p", "300", "a");
     assert_int_equal(idle_hosts(fixture), 1);
     assert_non_null(strstr(fixture_bind(fixture, "q", "b"), "reserve: "));
     assert_false(passes(fixture_filter(fixture, "q", "b"), "b"));
@@ -486,8 +478,7 @@ HOSTS_TEST(idle_hosts_are_counted_through_the_life_of_nodes)
     fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 0);
     fixture_label_node(fixture, "a", "\"pool\":\"big\"");
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(idle_hosts(fixture), 1);
 }
 

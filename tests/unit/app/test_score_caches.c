@@ -145,8 +145,7 @@ static struct app_fixture *daemon_of(const char *policy)
     struct app_fixture *fixture = fixture_new(five_nodes);
 
     fixture->settings.policy = policy;
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_true(app_ready(&fixture->app, NULL));
     return fixture;
 }
@@ -176,13 +175,12 @@ static struct score_cache_counts judged(void)
 
 static void prioritize_body(struct app_fixture *fixture, const char *pod, struct strbuf *out)
 {
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
 
     strbuf_init(&object);
     fixture_object(fixture, pod, &object);
     strbuf_printf(out, "{\"Pod\":%s,\"Nodes\":null,\"NodeNames\":[", object.data);
     strbuf_str(out, "\"n1\",\"n2\",\"n3\",\"n4\",\"n5\"]}");
-    strbuf_done(&object);
 }
 
 /* The text of the answer, for xfree(). May run in any thread. */
@@ -203,7 +201,7 @@ static char *prioritize(struct app_fixture *fixture, struct text body)
 TEST(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod)
 {
     struct app_fixture *fixture = daemon_of("rollout");
-    struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf body;
 
     strbuf_init(&body);
     fixture_pod(fixture, "a", "300");
@@ -230,7 +228,6 @@ TEST(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod)
     assert_int_equal(counts.made, 1);
     assert_int_equal(counts.found, NODES - 1);
     assert_true(score_caches_bytes(fixture->app.score_caches) > 0);
-    strbuf_done(&body);
     fixture_free(fixture);
 }
 

@@ -70,7 +70,7 @@ static int tear_down(void **state)
 /* metadata of the pod as the API server has it now; in the arena. */
 static const struct document *meta_of(struct scene *scene, const char *pod)
 {
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
     struct document *root = NULL;
     struct err err;
 
@@ -78,7 +78,6 @@ static const struct document *meta_of(struct scene *scene, const char *pod)
     fixture_object(scene->fixture, pod, &object);
     const struct text kept = {arena_copy(&scene->arena, (struct text){object.data, object.len}),
                               object.len};
-    strbuf_done(&object);
     assert_int_equal(document_parse_json(kept, "pod", &scene->arena, &root, &err), 0);
     return document_get(root, "metadata");
 }
@@ -105,9 +104,7 @@ static bool believes(struct scene *scene, const char *pod, const char *node)
 
 SCENE_TEST(a_bound_pod_is_signed)
 {
-    fixture_pod(scene->fixture, "p", "300");
-    fixture_run(scene->fixture);
-    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    fixture_grant(scene->fixture, "p", "300", "n1");
     assert_true(believes(scene, "p", "n1"));
     assert_false(believes(scene, "p", "n2"));
     assert_null(note_of(scene, "p", "required-plugins.noderesource.dev/pod"));
@@ -156,8 +153,8 @@ SCENE_TEST(on_a_node_with_an_agent_it_demands_the_agent)
 /* A pod that asks, with an init container and one more container beside it. */
 static void post_with(struct scene *scene, const char *pod, const char *beside)
 {
-    struct strbuf body;
-    struct strbuf answer;
+    CLEANUP(strbuf_done) struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf answer;
 
     strbuf_init(&body);
     strbuf_init(&answer);
@@ -172,8 +169,6 @@ static void post_with(struct scene *scene, const char *pod, const char *beside)
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &answer),
                      201);
-    strbuf_done(&body);
-    strbuf_done(&answer);
 }
 
 static void demands(struct scene *scene, const char *pod, const char *what)
@@ -259,9 +254,7 @@ SCENE_TEST(a_key_that_is_not_published_signs_nothing)
 SCENE_TEST(without_a_key_nothing_is_signed)
 {
     scene->fixture->app.keyring = NULL;
-    fixture_pod(scene->fixture, "p", "300");
-    fixture_run(scene->fixture);
-    assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
+    fixture_grant(scene->fixture, "p", "300", "n1");
     assert_non_null(note_of(scene, "p", "milligpu.io/allocation"));
     assert_null(note_of(scene, "p", "milligpu.io/signature"));
 }
@@ -321,7 +314,7 @@ SCENE_TEST(a_signature_proves_its_own_pod_node_and_bytes_only)
     raise_pod(scene, "p");
     const char *allocation = note_of(scene, "p", "milligpu.io/allocation");
     const char *signature = note_of(scene, "p", "milligpu.io/signature");
-    struct strbuf escaped;
+    CLEANUP(strbuf_done) struct strbuf escaped;
     strbuf_init(&escaped);
     for (const char *at = allocation; *at != '\0'; at++)
         strbuf_printf(&escaped, "%s%c", *at == '"' ? "\\" : "", *at);
@@ -342,7 +335,6 @@ SCENE_TEST(a_signature_proves_its_own_pod_node_and_bytes_only)
     fixture_annotate(fixture, "q", notes);
     lose_ledger(scene, scene->keyring);
     assert_int_equal(fixture_taken(fixture, "n1"), 100);
-    strbuf_done(&escaped);
 }
 
 /* A volume that is lost takes the key with it; the ConfigMap still shows its public half. */

@@ -18,14 +18,13 @@
 /* Sets annotations, which the API server accepts with 200. */
 static void annotate(struct app_fixture *fixture, const char *path, const char *annotations)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char body[512];
 
     strbuf_init(&out);
     (void)snprintf(body, sizeof body, "{\"metadata\":{\"annotations\":{%s}}}", annotations);
     assert_int_equal(fake_apiserver_request(fixture->app.fake, "PATCH", path, text_of(body), &out),
                      200);
-    strbuf_done(&out);
 }
 
 static void hide(struct app_fixture *fixture, const char *pod)
@@ -58,8 +57,7 @@ static void nobody_gets_the_share_of_a_on_n1(struct app_fixture *fixture)
 APP_TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_restart)
 {
     a_tenants_pod_on(fixture, "n1");
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_true(app_ready(&fixture->app, NULL));
     nobody_gets_the_share_of_a_on_n1(fixture);
 }
@@ -119,9 +117,7 @@ APP_TEST(a_stranger_that_cannot_be_read_closes_its_node)
 APP_TEST(a_stranger_that_asks_for_nothing_closes_nothing)
 {
     fixture_pod_of(fixture, "x", "\"cpu\":\"1\"", "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
-    fixture_pod(fixture, "b", "1000");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
+    fixture_grant(fixture, "b", "1000", "n1");
 }
 
 /* The text stays the same while the pod does; otherwise its condition would wake it for ever. */
@@ -165,7 +161,7 @@ APP_TEST(a_binding_that_landed_is_seen_whatever_became_of_the_pod)
 
 APP_TEST(a_schedulers_name_may_be_of_any_length)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char name[301];
     char body[1024];
 
@@ -180,7 +176,6 @@ APP_TEST(a_schedulers_name_may_be_of_any_length)
     assert_int_equal(fake_apiserver_request(fixture->app.fake, "POST",
                                             "/api/v1/namespaces/default/pods", text_of(body), &out),
                      201);
-    strbuf_done(&out);
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
@@ -188,8 +183,8 @@ APP_TEST(a_schedulers_name_may_be_of_any_length)
 APP_TEST(the_last_of_many_containers_is_counted)
 {
     enum { MANY = 600 };
-    struct strbuf body;
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     strbuf_init(&body);
@@ -203,16 +198,14 @@ APP_TEST(the_last_of_many_containers_is_counted)
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &out),
                      201);
-    strbuf_done(&body);
-    strbuf_done(&out);
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
 APP_TEST(more_asking_containers_than_we_grant_close_their_node)
 {
-    struct strbuf body;
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     strbuf_init(&body);
@@ -227,8 +220,6 @@ APP_TEST(more_asking_containers_than_we_grant_close_their_node)
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &out),
                      201);
-    strbuf_done(&body);
-    strbuf_done(&out);
     fixture_pod(fixture, "b", "100");
     fixture_run(fixture);
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "unplaced"));
@@ -243,10 +234,8 @@ static void hide_gpus(struct app_fixture *fixture)
 
 APP_TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing)
 {
-    fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "100");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     hide_gpus(fixture);
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
@@ -260,23 +249,19 @@ APP_TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing)
 
 APP_TEST(a_node_that_cannot_be_read_is_not_gone_after_a_restart)
 {
-    fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "100");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     hide_gpus(fixture);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_true(app_ready(&fixture->app, NULL));
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "no GPU with 100 milli free"));
 
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     assert_false(node->gone);
     assert_int_equal(node->gpus, 1);
     assert_int_equal(node->gpu[0].flags & GPU_ABSENT, 0);
-    snapshot_unref(snapshot);
 }
 
 APP_TEST(a_cordon_that_cannot_be_read_closes)
@@ -304,14 +289,13 @@ static uint32_t below(void *user, uint32_t bound)
 static void send(struct app_fixture *fixture, const char *method, const char *path,
                  const struct strbuf *body)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     const int status = fake_apiserver_request(fixture->app.fake, method, path,
                                               (struct text){body->data, body->len}, &out);
     if (status >= 300 && status != 422) /* there may be too many annotations by now */
         fail_msg("%s %s: %d %.200s: %.200s", method, path, status, out.data, body->data);
-    strbuf_done(&out);
 }
 
 /* p0, p1, ...: every second one is bound to n1, but not by us. */
@@ -388,8 +372,7 @@ TEST(whatever_comes_is_asked_about_bound_and_counted)
         it_is_edited(fixture, &draw);
         fixture_run(fixture);
         each_bound_one_is_counted(fixture);
-        fixture_restart(fixture);
-        fixture_run(fixture);
+        fixture_restart_and_run(fixture);
         each_bound_one_is_counted(fixture);
         fake_apiserver_compact(fixture->app.fake);
         fixture_pass(fixture, 10000);

@@ -137,9 +137,7 @@ static struct verifier_facts facts(const struct app_fixture *fixture)
 
 VERIFIER_TEST(a_sound_ledger_stays_trusted)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     verifier(fixture);
     assert_true(atomic_load(&fixture->app.health.history_checked));
     assert_false(atomic_load(&fixture->app.health.safe_mode));
@@ -171,10 +169,8 @@ VERIFIER_TEST(without_an_interval_there_is_the_first_verification_only)
 
 VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
 {
-    fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     fixture->contradict = true;
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "safe mode: the database refused"));
     assert_int_equal(fixture->app.health.safe.reason, SAFE_REFUSED);
@@ -216,9 +212,7 @@ VERIFIER_TEST(the_first_reason_stays)
 
 VERIFIER_TEST(damage_in_the_file_is_found)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     sql("DROP TRIGGER charge_stays; UPDATE charge SET milli = 200");
     verifier(fixture);
     assert_true(atomic_load(&fixture->app.health.safe_mode));
@@ -323,7 +317,7 @@ VERIFIER_TEST(a_bundle_that_cannot_be_written_hinders_nothing)
 TEST(the_last_thousand_commands_are_kept_in_order)
 {
     struct command_trace *command_trace = command_trace_new();
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char uid[200];
 
     for (int i = 0; i < RECENT_MAX + 5; i++) {
@@ -341,6 +335,5 @@ TEST(the_last_thousand_commands_are_kept_in_order)
         lines += out.data[i] == '\n';
     assert_int_equal(lines, RECENT_MAX);
     assert_non_null(strstr(out.data, "...\"}\n")); /* a name that is too long is cut */
-    strbuf_done(&out);
     command_trace_free(command_trace);
 }

@@ -12,12 +12,10 @@
 /* The version in the only reservation on n1. */
 static uint64_t version_on_n1(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
     assert_int_equal(node->allocations, 1);
-    const uint64_t version = node->allocation[0]->facts.version;
-    snapshot_unref(snapshot);
-    return version;
+    return node->allocation[0]->facts.version;
 }
 
 /* Somebody writes to the pod, which gives it its next version. */
@@ -202,12 +200,10 @@ APP_TEST(what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards)
 APP_TEST(after_a_restart_the_list_ends_the_doubts_that_it_can)
 {
     (void)doubt(fixture);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(fixture_reserved(fixture, "n1"), 700); /* same version: it may still land */
     move(fixture, "a");
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
@@ -331,8 +327,7 @@ static void reserve_as_before(struct app_fixture *fixture)
     change_done(&change);
     ledger_free(ledger);
     pod_record_free(pod);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(fixture_reserved(fixture, "n1"), 300);
 }
 

@@ -14,7 +14,7 @@ enum { MINUTE_MS = 60000 };
 /* The value of a series of the page, as a number. */
 static long long shown(struct app_fixture *fixture, const char *series)
 {
-    struct strbuf text;
+    CLEANUP(strbuf_done) struct strbuf text;
     char line[128];
     long long value = -1;
 
@@ -25,7 +25,6 @@ static long long shown(struct app_fixture *fixture, const char *series)
     if (at == NULL)
         fail_msg("no %s in\n%s", series, text.data);
     assert_int_equal(sscanf(at + strlen(line), "%lld", &value), 1);
-    strbuf_done(&text);
     return value;
 }
 

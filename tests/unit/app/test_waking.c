@@ -51,9 +51,9 @@ static int passed(const char *answer)
 static const char *waits_because(struct app_fixture *fixture, const char *pod)
 {
     static char text[256];
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
     struct waiting waiting = {.text = ""};
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     strbuf_init(&object);
@@ -63,8 +63,6 @@ static const char *waits_because(struct app_fixture *fixture, const char *pod)
     uid += strlen("\"uid\":\"");
     (void)hints_find(fixture->app.hints, (struct text){uid, strcspn(uid, "\"")}, &arena, &waiting);
     (void)snprintf(text, sizeof text, "%s", waiting.text);
-    strbuf_done(&object);
-    arena_done(&arena);
     return text;
 }
 
@@ -164,10 +162,8 @@ APP_TEST(a_pod_that_was_offered_nodes_and_is_not_bound_is_shown_as_waiting)
 
 APP_TEST(room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler)
 {
-    fixture_pod(fixture, "fills", "900");
     fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "fills", "n1"), "");
+    fixture_grant(fixture, "fills", "900", "n1");
     assert_int_equal(passed(fixture_filter(fixture, "a", "n1 n2")), 1); /* n2: others refuse it */
     fixture_end_pod(fixture, "fills");
     fixture_run(fixture);
@@ -199,10 +195,8 @@ static int64_t wall_in_between(void *ctx)
 
 APP_TEST(a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came)
 {
-    fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
     fixture->app.clock.wall_ms = wall_in_between;
@@ -215,10 +209,8 @@ APP_TEST(a_refusal_of_which_the_bytes_were_kept_is_judged_anew_when_room_came)
 
 APP_TEST(a_refusal_that_was_just_judged_is_judged_anew_when_room_came)
 {
-    fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     fixture->app.clock.wall_ms = wall_in_between;
     moment = (struct moment){fixture, 1};
     assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
@@ -259,10 +251,8 @@ APP_TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken)
 
 APP_TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written)
 {
-    fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
     fixture_pass(fixture, 2000);
     const uint32_t wake_ups = fixture->wake_ups;
@@ -316,26 +306,21 @@ APP_TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits)
 
 APP_TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait)
 {
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
 
-    fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     strbuf_init(&object);
     fixture_object(fixture, "b", &object);
     fixture_delete_pod(fixture, "b");
     fixture_run(fixture);
     assert_non_null(strstr(fixture_filter_of(fixture, object.data, "n1"), "no GPU"));
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
-    strbuf_done(&object);
 }
 
 APP_TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list)
 {
-    fixture_pod(fixture, "a", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     fixture_pod(fixture, "b", "800"); /* the watch never shows it */
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU"));
     fixture_delete_pod(fixture, "b");
@@ -347,11 +332,9 @@ APP_TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list)
 
 APP_TEST(a_uid_that_never_was_is_forgotten_in_the_end)
 {
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
 
-    fixture_pod(fixture, "a", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     strbuf_init(&object);
     strbuf_str(&object,
                "{\"metadata\":{\"name\":\"x\",\"namespace\":\"default\",\"uid\":\"never\"},"
@@ -363,14 +346,13 @@ APP_TEST(a_uid_that_never_was_is_forgotten_in_the_end)
     assert_int_equal(hints_waiting(fixture->app.hints), 1);
     fixture_pass(fixture, 300000);
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
-    strbuf_done(&object);
 }
 
 /* --- whole GPUs of the other resource --- */
 
 static void post_whole(struct app_fixture *fixture, const char *name)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char body[1024];
 
     (void)snprintf(body, sizeof body,
@@ -383,7 +365,6 @@ static void post_whole(struct app_fixture *fixture, const char *name)
     strbuf_init(&out);
     assert_true(fake_apiserver_request(fixture->app.fake, "POST", "/api/v1/namespaces/default/pods",
                                        text_of(body), &out) < 300);
-    strbuf_done(&out);
 }
 
 APP_TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more)
@@ -441,7 +422,7 @@ APP_TEST(becoming_ready_wakes_the_scheduler_by_a_node_too)
 /* A node that shows one GPU with this UUID. */
 static void post_node_with(struct app_fixture *fixture, const char *name, const char *uuid)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char body[1024];
 
     (void)snprintf(
@@ -454,16 +435,13 @@ static void post_node_with(struct app_fixture *fixture, const char *name, const 
     strbuf_init(&out);
     assert_true(fake_apiserver_request(fixture->app.fake, "POST", "/api/v1/nodes", text_of(body),
                                        &out) < 300);
-    strbuf_done(&out);
 }
 
 APP_TEST(a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once)
 {
     post_node_with(fixture, "old", "GPU-1");
-    fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "old"), "");
+    fixture_grant(fixture, "a", "300", "old");
     post_node_with(fixture, "new", "GPU-1"); /* the same card, in another machine */
     fixture_run(fixture);
     fixture_delete_node(fixture, "old");
@@ -481,7 +459,7 @@ static void say_condition(struct app_fixture *fixture, const char *pod, int numb
 {
     char path[256];
     char body[512];
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s/status", pod);
@@ -491,7 +469,6 @@ static void say_condition(struct app_fixture *fixture, const char *pod, int numb
                    number);
     assert_int_equal(fake_apiserver_request(fixture->app.fake, "PATCH", path, text_of(body), &out),
                      200);
-    strbuf_done(&out);
 }
 
 /* kube-scheduler writes it after each attempt: if that woke it, there would be no end. */

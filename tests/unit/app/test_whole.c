@@ -23,20 +23,14 @@ static int set_up(void **state)
 /* Whole GPUs that n1 holds in the snapshot. */
 static uint32_t held(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
-    const uint32_t gpus = snapshot_node(snapshot, TEXT("n1"))->held_gpus;
-
-    snapshot_unref(snapshot);
-    return gpus;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    return snapshot_node(snapshot, TEXT("n1"))->held_gpus;
 }
 
 static size_t reservations(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
-    const size_t opens = snapshot->opens;
-
-    snapshot_unref(snapshot);
-    return opens;
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    return snapshot->opens;
 }
 
 FIXTURE_TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out)
@@ -97,8 +91,7 @@ FIXTURE_TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node)
     assert_non_null(strstr(fixture_bind(fixture, "w", "n2"), "elsewhere"));
     assert_non_null(strstr(fixture_filter(fixture, "w", "n1 n2"), "\"NodeNames\":[\"n1\"]"));
     assert_non_null(strstr(fixture_filter(fixture, "w", "n2"), "holds a reservation on node n1"));
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(held(fixture), 1);
     fixture->lose_requests = false;
     assert_string_equal(fixture_bind(fixture, "w", "n1"), "");
@@ -131,8 +124,7 @@ FIXTURE_TEST(a_pod_of_both_resources_holds_both_whoever_bound_it)
         assert_int_equal(held(fixture), 1);
         assert_int_equal(fixture_taken(fixture, "n1"), 300);
         assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "mixed"));
-        fixture_restart(fixture);
-        fixture_run(fixture);
+        fixture_restart_and_run(fixture);
         assert_int_equal(held(fixture), 1);
         fixture_delete_pod(fixture, "a");
         fixture_delete_pod(fixture, "b");

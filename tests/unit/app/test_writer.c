@@ -107,9 +107,7 @@ APP_TEST(a_disk_that_heals_needs_no_restart)
 
 APP_TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     fixture->disk_full = true;
     fixture_delete_pod(fixture, "a");
     fixture_bound_pod(fixture, "b", "400", "n2");
@@ -158,11 +156,8 @@ APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
     const struct fixture_fault once = {.point = POINT_WRITE, .nth = 1};
     char name[16];
 
-    fixture_pod(fixture, "a", "700");
-    fixture_pod(fixture, "b", "700");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
+    fixture_grant(fixture, "a", "700", "n1");
+    fixture_grant(fixture, "b", "700", "n2");
     for (int i = 0; i < BATCH_MAX; i++) { /* the list's end is in another batch */
         (void)snprintf(name, sizeof name, "p%d", i);
         fixture_pod(fixture, name, "1");
@@ -268,10 +263,8 @@ APP_TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away)
 
 APP_TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits)
 {
-    fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free"));
     fixture_pass(fixture, 1000);
     const uint32_t wake_ups = fixture->wake_ups;
@@ -284,10 +277,8 @@ APP_TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits)
 
 APP_TEST(the_wake_up_object_is_silent_where_the_room_helps_nobody)
 {
-    fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "2000");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     (void)fixture_filter(fixture, "b", "n1 n2");
     fixture_pass(fixture, 1000);
     const uint32_t wake_ups = fixture->wake_ups;
@@ -298,9 +289,7 @@ APP_TEST(the_wake_up_object_is_silent_where_the_room_helps_nobody)
 
 APP_TEST(a_deletion_timestamp_alone_frees_nothing)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     fixture_terminate_pod(fixture, "a");
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
@@ -342,10 +331,7 @@ APP_TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some)
 
 APP_TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture_run(fixture);
+    fixture_grant(fixture, "a", "300", "n1");
     /* Both changes and their events are compacted away before the watch could tell. */
     fixture_delete_pod(fixture, "a");
     fixture_bound_pod(fixture, "x", "500", "n2");
@@ -366,7 +352,7 @@ static void api(struct app_fixture *fixture, const char *method, const char *pat
 /* The version that a list of all pods would have. */
 static uint64_t version_now(struct app_fixture *fixture)
 {
-    struct strbuf list;
+    CLEANUP(strbuf_done) struct strbuf list;
     unsigned long long version = 0;
 
     strbuf_init(&list);
@@ -374,7 +360,6 @@ static uint64_t version_now(struct app_fixture *fixture)
     const char *at = strstr(list.data, "\"resourceVersion\":\"");
     assert_non_null(at);
     assert_int_equal(sscanf(at, "\"resourceVersion\":\"%llu\"", &version), 1);
-    strbuf_done(&list);
     return version;
 }
 
@@ -390,7 +375,7 @@ static void bind_by_get(struct app_fixture *fixture)
 /* The watch shows it before the Binding's time is over. */
 APP_TEST(a_bind_is_no_success_where_another_was_faster)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     fixture_pod(fixture, "a", "300");
     fixture_run(fixture);
@@ -402,7 +387,6 @@ APP_TEST(a_bind_is_no_success_where_another_was_faster)
         "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"a\"},"
         "\"target\":{\"kind\":\"Node\",\"name\":\"n2\"}}",
         &out);
-    strbuf_done(&out);
     fixture_pass(fixture, 5000);
     assert_string_equal(fixture_error(call), "changed: the pod is bound to node n2 already");
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
@@ -423,7 +407,7 @@ static void tell(struct app_fixture *fixture, enum message_kind kind, const char
                  uint64_t version)
 {
     struct message *message = message_new(kind);
-    struct strbuf object;
+    CLEANUP(strbuf_done) struct strbuf object;
     struct err err;
     char path[128];
 
@@ -439,7 +423,6 @@ static void tell(struct app_fixture *fixture, enum message_kind kind, const char
             pod_decode(kept, &fixture->app.rules.wire_rules, &message->arena, &message->pod, &err),
             0);
     }
-    strbuf_done(&object);
     assert_true(queue_put(fixture->app.queue, message));
 }
 
@@ -472,10 +455,7 @@ APP_TEST(a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone)
 
 APP_TEST(a_list_that_is_tried_again_spares_whom_it_spared)
 {
-    fixture_pod(fixture, "b", "200");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
-    fixture_run(fixture);
+    fixture_grant(fixture, "b", "200", "n2");
     const uint64_t before_a = version_now(fixture);
     bind_by_get(fixture);
     fixture->disk_full = true;
@@ -488,9 +468,7 @@ APP_TEST(a_list_that_is_tried_again_spares_whom_it_spared)
 /* After an outage two lists may stand in the queue one behind the other. */
 APP_TEST(two_lists_in_a_row_both_count)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
     tell(fixture, MESSAGE_POD_LISTED, "a", 0);
     tell(fixture, MESSAGE_PODS_END, NULL, 1000000);
@@ -503,9 +481,7 @@ APP_TEST(two_lists_in_a_row_both_count)
 
 APP_TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     fixture_bound_pod(fixture, "b", "200", "n2"); /* only the list shows it */
     tell(fixture, MESSAGE_PODS_BEGIN, NULL, 0);
     tell(fixture, MESSAGE_POD_LISTED, "a", 0);
@@ -662,8 +638,7 @@ APP_TEST(after_a_restart_the_first_list_is_evidence)
     struct strbuf before;
 
     bind_a(fixture, &before);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_undisputed(fixture);
     tell_list_of(fixture, &before, fixture->now_ms);
     assert_disputed(fixture);
@@ -677,8 +652,8 @@ APP_TEST(after_a_restart_the_first_list_is_evidence)
 /* Nothing of it was ours; the list that adopted it is no evidence against itself. */
 APP_TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound)
 {
-    struct strbuf before;
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf before;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     fixture_pod(fixture, "a", "300");
     strbuf_init(&before);
@@ -693,8 +668,6 @@ APP_TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound)
     assert_undisputed(fixture);
     tell_list_of(fixture, &before, fixture->now_ms);
     assert_disputed(fixture);
-    strbuf_done(&out);
-    strbuf_done(&before);
 }
 
 APP_TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it)
@@ -719,10 +692,8 @@ APP_TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it)
 
 APP_TEST(a_node_that_shrinks_below_its_use_grants_nothing_more)
 {
-    fixture_pod(fixture, "a", "800");
     fixture_pod(fixture, "b", "100");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     fixture_node(fixture, "n1", "500");
     fixture_run(fixture);
     assert_non_null(
@@ -732,9 +703,7 @@ APP_TEST(a_node_that_shrinks_below_its_use_grants_nothing_more)
 
 APP_TEST(a_node_that_goes_keeps_its_pods_until_they_go_too)
 {
-    fixture_pod(fixture, "a", "800");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "800", "n1");
     fixture_delete_node(fixture, "n1");
     fixture_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
@@ -813,9 +782,7 @@ static uint64_t journal_of(struct app_fixture *fixture)
 static void make_history(struct app_fixture *fixture)
 {
     store_retain(fixture->app.store, 30);
-    fixture_pod(fixture, "past", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "past", "n1"), "");
+    fixture_grant(fixture, "past", "300", "n1");
     fixture_end_pod(fixture, "past");
     fixture_pass(fixture, 2000);
     assert_int_equal(history_of(fixture), 1);
@@ -920,7 +887,7 @@ APP_TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history)
 /* Node n9 with a label of four GPUs and nothing in its status; we advertise. */
 static void advertise_four(struct app_fixture *fixture)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     fixture->app.rules.inventory_rules.advertise = true;
     strbuf_init(&out);
@@ -928,13 +895,12 @@ static void advertise_four(struct app_fixture *fixture)
         "{\"metadata\":{\"name\":\"n9\",\"labels\":{\"nvidia.com/gpu.count\":\"4\"}},"
         "\"status\":{\"capacity\":{\"cpu\":\"8\"}}}",
         &out);
-    strbuf_done(&out);
     fixture_run(fixture);
 }
 
 static void shows_capacity(struct app_fixture *fixture, const char *milli)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char expected[64];
 
     strbuf_init(&out);
@@ -942,31 +908,27 @@ static void shows_capacity(struct app_fixture *fixture, const char *milli)
     (void)snprintf(expected, sizeof expected, "\"nvidia.com/vgpu\":\"%s\"", milli);
     if (strstr(out.data, expected) == NULL)
         fail_msg("no %s in %s", expected, out.data);
-    strbuf_done(&out);
 }
 
 APP_TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     advertise_four(fixture);
     shows_capacity(fixture, "4000");
     strbuf_init(&out);
-    fixture_pod(fixture, "a", "4000");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n9"), "");
+    fixture_grant(fixture, "a", "4000", "n9");
     api(fixture, "PATCH", "/api/v1/nodes/n9/status",
         "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":null}}}", &out);
     api(fixture, "GET", "/api/v1/nodes/n9", "", &out);
     assert_null(strstr(out.data, "nvidia.com/vgpu\":\"4000"));
-    strbuf_done(&out);
     fixture_run(fixture);
     shows_capacity(fixture, "4000");
 }
 
 static void label_and_capacity(struct app_fixture *fixture, const char *count, const char *milli)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
     char body[160];
 
     strbuf_init(&out);
@@ -977,20 +939,16 @@ static void label_and_capacity(struct app_fixture *fixture, const char *count, c
                    milli);
     api(fixture, "PATCH", "/api/v1/nodes/n9/status", body, &out);
     fixture_run(fixture);
-    strbuf_done(&out);
 }
 
 /* If it were lower when kubelet restarts, kubelet would end pods until the rest fits. */
 APP_TEST(advertised_capacity_is_never_below_what_runs_there)
 {
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     advertise_four(fixture);
-    fixture_pod(fixture, "a", "2000");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n9"), "");
-    assert_string_equal(fixture_bind(fixture, "b", "n9"), "");
+    fixture_grant(fixture, "a", "2000", "n9");
+    fixture_grant(fixture, "b", "300", "n9");
     label_and_capacity(fixture, "1", "\"4000\"");
     shows_capacity(fixture, "2300");
     /*
@@ -1005,16 +963,13 @@ APP_TEST(advertised_capacity_is_never_below_what_runs_there)
         &out);
     fixture_run(fixture);
     shows_capacity(fixture, "1000");
-    strbuf_done(&out);
 }
 
 /* --- a new ledger --- */
 
 static void lose_ledger_beside_a_grant(struct app_fixture *fixture)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     fixture->app.grace.grace_ms = 90000;
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
@@ -1083,8 +1038,7 @@ APP_TEST(who_ends_within_the_wait_waits_again)
 
     lose_ledger_beside_a_grant(fixture);
     fixture_pass(fixture, 60000);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(store_whose(fixture->app.store, "cluster", &owner, &err), 0);
     assert_int_equal(owner, OWNER_NOBODY);
     fixture_pass(fixture, 60000);
@@ -1102,10 +1056,8 @@ APP_TEST(a_restored_backup_waits_like_a_new_ledger)
     const char *why = NULL;
     struct err err;
 
-    fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
+    fixture_grant(fixture, "a", "300", "n1");
     assert_int_equal(db_exec(fixture->app.store->db, "UPDATE meta SET is_copy = 1", &err), 0);
     fixture->app.grace.grace_ms = 90000;
     fixture_restart(fixture);
@@ -1124,8 +1076,7 @@ APP_TEST(a_restored_backup_waits_like_a_new_ledger)
     assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
     assert_int_equal(store_whose(fixture->app.store, "cluster", &owner, &err), 0);
     assert_int_equal(owner, OWNER_THIS);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_true(app_ready(&fixture->app, NULL));
 }
 
@@ -1197,16 +1148,14 @@ APP_TEST(who_showed_a_uuid_first_goes_on)
 {
     show_a_copier(fixture);
     assert_honest_goes_on(fixture, "c1", "h1");
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     assert_honest_goes_on(fixture, "c2", "h2");
     fixture_end_pod(fixture, "h1");
     fixture_end_pod(fixture, "h2");
     fixture_run(fixture);
     fixture_node_with(fixture, "z-honest", ""); /* it shows none for a moment, across a restart */
     fixture_run(fixture);
-    fixture_restart(fixture);
-    fixture_run(fixture);
+    fixture_restart_and_run(fixture);
     fixture_pod(fixture, "c3", "100");
     assert_string_not_equal(fixture_bind(fixture, "c3", "a-copier"), "");
     fixture_node_with(fixture, "z-honest", "GPU-1 GPU-2");

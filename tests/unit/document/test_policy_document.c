@@ -407,7 +407,7 @@ TEST(the_ready_policies_are_fine)
 
 TEST(a_path_is_read)
 {
-    struct strbuf warnings;
+    CLEANUP(strbuf_done) struct strbuf warnings;
     struct rulebook *book = NULL;
     struct err err;
     char path[] = "/tmp/milligpu-policy-XXXXXX";
@@ -425,7 +425,6 @@ TEST(a_path_is_read)
     assert_non_null(strstr(reading.warnings.data, ":5:19: rules[1]: never applies"));
     strbuf_init(&warnings);
     assert_int_equal(policy_choose(path, &edges, &book, &warnings, &err), -ERR_NOT_FOUND);
-    strbuf_done(&warnings);
 }
 
 TEST(what_a_file_contained_is_read_like_the_file)

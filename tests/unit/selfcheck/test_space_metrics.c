@@ -23,14 +23,13 @@ static void shows_namespaces(const struct core_fixture *core, const char *lines)
 {
     CLEANUP(snapshot_unrefp)
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
-    struct strbuf page;
+    CLEANUP(strbuf_done) struct strbuf page;
 
     strbuf_init(&page);
     namespace_metrics(&page, snapshot, METRIC_PLAIN);
     const char *type = strstr(page.data, "# TYPE milligpu_namespace_milli gauge\n");
     assert_non_null(type);
     assert_string_equal(strchr(type, '\n') + 1, lines);
-    strbuf_done(&page);
 }
 
 CORE_TEST(charges_are_added_up_by_namespace)
@@ -77,8 +76,8 @@ static const char no_line[] = "";
 static void shows_nodes(const struct core_fixture *core, const char *lines)
 {
     struct app app = {.view = view_new()};
-    struct strbuf page;
-    struct strbuf samples;
+    CLEANUP(strbuf_done) struct strbuf page;
+    CLEANUP(strbuf_done) struct strbuf samples;
 
     view_publish(app.view, ledger_publish(core->ledger, NULL, 0));
     strbuf_init(&page);
@@ -88,8 +87,6 @@ static void shows_nodes(const struct core_fixture *core, const char *lines)
         if (*at != '#')
             strbuf_text(&samples, (struct text){at, strcspn(at, "\n") + 1});
     assert_string_equal(samples.len > 0 ? samples.data : no_line, lines);
-    strbuf_done(&samples);
-    strbuf_done(&page);
     view_free(app.view);
 }
 
@@ -119,13 +116,12 @@ CORE_TEST(each_node_has_what_is_held_free_and_closed)
 CORE_TEST(before_the_first_list_no_node_is_known)
 {
     struct app app = {.view = view_new()};
-    struct strbuf page;
+    CLEANUP(strbuf_done) struct strbuf page;
 
     strbuf_init(&page);
     nodes_page(&app, &page, METRIC_OPEN);
     assert_non_null(strstr(page.data, "# TYPE milligpu_node_free_milli gauge\n"));
     assert_null(strstr(page.data, "\nmilligpu"));
     assert_string_equal(page.data + page.len - strlen("# EOF\n"), "# EOF\n");
-    strbuf_done(&page);
     view_free(app.view);
 }

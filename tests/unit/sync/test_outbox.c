@@ -398,7 +398,7 @@ SCRIPT_TEST(an_answer_that_is_too_long_says_nothing)
 SCRIPT_TEST(a_long_answer_is_read)
 {
     enum { MUCH = 9 << 20 };
-    struct strbuf body;
+    CLEANUP(strbuf_done) struct strbuf body;
 
     strbuf_init(&body);
     strbuf_str(&body, "{\"kind\":\"Pod\",\"metadata\":{\"name\":\"pod\",\"uid\":\"u1\",\"x\":\"");
@@ -408,7 +408,6 @@ SCRIPT_TEST(a_long_answer_is_read)
     conflict(script);
     say(script, 200, body.data);
     ends(script, OUTCOME_BOUND);
-    strbuf_done(&body);
 }
 
 SCRIPT_TEST(no_answer_until_the_deadline_is_unknown)

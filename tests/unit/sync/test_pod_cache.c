@@ -253,7 +253,7 @@ static void put_bound(struct pod_cache *pods, const char *uid, enum pod_annotati
 /* A Binding of ours has the annotation, so whoever bound a pod without one did not ask us. */
 POD_CACHE_TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound)
 {
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     put_bound(pods, "u1", NOTE_NONE, "other");
@@ -273,7 +273,6 @@ POD_CACHE_TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound)
     assert_false(
         pod_cache_predecessor(pods, TEXT("u2"), &(struct pod_owner){.kind = "Job", .name = "j"})
             .exists);
-    arena_done(&arena);
 }
 
 /* Of a pod that we bound only its owner is kept, of one that asks for nothing nothing. */

@@ -175,7 +175,7 @@ SCENE_TEST(what_is_set_up_decides_what_is_needed)
 SCENE_TEST(an_answer_beyond_the_bound_has_no_gap)
 {
     struct rights_facts facts;
-    struct strbuf middle;
+    CLEANUP(strbuf_done) struct strbuf middle;
 
     strbuf_init(&middle);
     strbuf_str(&middle, "\"reason\":\"");
@@ -195,7 +195,6 @@ SCENE_TEST(an_answer_beyond_the_bound_has_no_gap)
     rights_ask(scene->rights, 0, &facts);
     assert_int_equal(facts.asked, 10); /* by the second round: the first one failed */
     assert_int_equal(scene->asked, 11);
-    strbuf_done(&middle);
 }
 
 SCENE_TEST(the_wake_up_object_is_asked_about_in_its_namespace)

@@ -23,7 +23,7 @@ TEST(what_is_alike_adds_up_and_is_taken_once)
 {
     struct measured_sums *sums = measured_sums_new();
     struct store_measured row[4];
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     assert_int_equal(measured_sums_take(sums, row, 4, &arena), 0);
@@ -47,7 +47,6 @@ TEST(what_is_alike_adds_up_and_is_taken_once)
     assert_int_equal(sum, 5);
     measured_sums_free(sums);
     measured_sums_free(NULL);
-    arena_done(&arena);
 }
 
 TEST(beyond_the_bound_a_row_for_each_hour_takes_what_comes)
@@ -55,7 +54,7 @@ TEST(beyond_the_bound_a_row_for_each_hour_takes_what_comes)
     struct measured_sums *sums = measured_sums_new();
     struct store_measured *row = xcalloc(MEASURED_SUMS_MAX, sizeof *row);
     char name[16];
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     uint64_t beyond = 0;
 
     arena_init(&arena);
@@ -78,6 +77,5 @@ TEST(beyond_the_bound_a_row_for_each_hour_takes_what_comes)
                 assert_int_equal(row[i].milli_s, strcmp(row[i].namespace, "n7") == 0 ? 2 : 1);
     assert_int_equal(beyond, 2 * MEASURED_SUMS_HOURS_MAX + 1);
     measured_sums_free(sums);
-    arena_done(&arena);
     xfree(row);
 }

@@ -165,7 +165,7 @@ struct hour {
 static uint32_t hours(struct counting *counting, struct hour out[4])
 {
     struct store_measured row[32];
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     memset(out, 0, 4 * sizeof *out);
@@ -180,7 +180,6 @@ static uint32_t hours(struct counting *counting, struct hour out[4])
         out[at].seconds = (int64_t)row[i].of_milli_s / 500;
         assert_int_equal(row[i].of_milli_s % 500, 0);
     }
-    arena_done(&arena);
     return rows;
 }
 

@@ -138,14 +138,13 @@ SCENE_TEST(a_refusal_of_one_answers_all_that_differ_in_cpu)
     const struct request other = {.wants = 1, .want = &want, .host = {2000, 0}};
     struct refusal_key key = {.request = &asked, .names = 7, .capacity_generation = 3};
     struct cause cause = {.why = REASON_NONE};
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     hints_answer_keep(scene->hints, &key, TEXT("no"), (struct cause){.why = REASON_ROOM});
     key.request = &other;
     assert_true(hints_answer_find(scene->hints, &key, &out, &cause));
     assert_string_equal(out.data, "no");
-    strbuf_done(&out);
 }
 
 SCENE_TEST(an_offer_stands_against_its_place_for_two_seconds)
@@ -335,7 +334,7 @@ SCENE_TEST(offers_are_bounded_and_the_oldest_go_first)
 SCENE_TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round)
 {
     struct waiting found;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     make_offer(scene, "offered", 0);
@@ -345,7 +344,6 @@ SCENE_TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round)
     make_offer(scene, "offered", 20000);
     assert_false(hints_find(scene->hints, TEXT("offered"), &arena, &found));
     assert_int_equal(hints_waiting(scene->hints), WAITING_MAX);
-    arena_done(&arena);
 }
 
 /* The table is full of requests for whole GPUs; the one not remembered asked for less. */
@@ -374,7 +372,7 @@ SCENE_TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again)
 SCENE_TEST(a_refused_pod_waits_until_it_is_settled)
 {
     struct waiting found;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     refuse(scene, "a", 300, 5000);
     refuse(scene, "a", 300, 9000);
@@ -384,7 +382,6 @@ SCENE_TEST(a_refused_pod_waits_until_it_is_settled)
     assert_int_equal(found.since_ms, 5000);
     assert_int_equal(found.last_ms, 9000);
     assert_int_equal(found.n_asks, 2);
-    arena_done(&arena);
     hints_fits(scene->hints, TEXT("a"));
     assert_int_equal(hints_waiting(scene->hints), 0);
     refuse(scene, "a", 300, 9500);
@@ -407,7 +404,7 @@ SCENE_TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile)
 {
     struct waiting a;
     struct waiting b;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     refuse(scene, "a", 300, 1000);
@@ -430,7 +427,6 @@ SCENE_TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile)
     hints_let_go(scene->hints, &b);
     assert_false(hints_hold(scene->hints, TEXT("a"), &arena, &a));
     assert_int_equal(named(scene, &arena), 0);
-    arena_done(&arena);
 }
 
 /* Filter calls come in between, and other pods come and go. */
@@ -438,7 +434,7 @@ SCENE_TEST(who_waits_all_the_while_is_named_once)
 {
     enum { OTHERS = 3 * SLICE_MAX };
     struct waiting_names names;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     char uid[32];
     unsigned seen = 0;
 
@@ -458,7 +454,6 @@ SCENE_TEST(who_waits_all_the_while_is_named_once)
         }
     }
     assert_int_equal(seen, 1);
-    arena_done(&arena);
 }
 
 SCENE_TEST(who_has_settled_never_waits_again)
@@ -489,7 +484,7 @@ static enum hints_pod only_b_is_there(void *user, struct text uid)
 SCENE_TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it)
 {
     struct waiting found;
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
 
     arena_init(&arena);
     refuse(scene, "a", 300, 1000);
@@ -502,7 +497,6 @@ SCENE_TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it
     assert_true(hints_find(scene->hints, TEXT("b"), &arena, &found));
     assert_true(hints_find(scene->hints, TEXT("e"), &arena, &found)); /* newer than the list */
     assert_false(hints_find(scene->hints, TEXT("d"), &arena, &found));
-    arena_done(&arena);
 }
 
 SCENE_TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has)
@@ -665,7 +659,7 @@ SCENE_TEST(the_same_refusal_is_answered_with_the_same_bytes)
     struct refusal_key moved = key;
     struct refusal_key different = key;
     struct cause cause = {.why = REASON_NONE};
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     moved.capacity_generation = 4;
     different.request = &another;
@@ -676,7 +670,6 @@ SCENE_TEST(the_same_refusal_is_answered_with_the_same_bytes)
     assert_true(hints_answer_find(scene->hints, &key, &out, &cause));
     assert_string_equal(out.data, "bytes");
     assert_int_equal(cause.why, REASON_ROOM);
-    strbuf_done(&out);
 }
 
 /* A tenant names containers as it likes; other names make no new question. */
@@ -689,7 +682,7 @@ SCENE_TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom)
     const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 3};
     struct refusal_key again = key;
     struct cause cause = {.why = REASON_NONE};
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     renamed.container = "of-another-name";
     again.request = &another;
@@ -698,7 +691,6 @@ SCENE_TEST(a_refusal_is_remembered_by_what_is_asked_and_not_by_whom)
     assert_true(hints_answer_find(scene->hints, &again, &out, &cause));
     assert_string_equal(out.data, "bytes");
     assert_int_equal(cause.why, REASON_UNSEARCHED);
-    strbuf_done(&out);
 }
 
 /* The generation is 0 after a start with a ledger in which nothing has changed since. */
@@ -708,13 +700,12 @@ SCENE_TEST(room_that_never_came_is_a_key_like_any_other)
     const struct request request = {.wants = 1, .want = &want};
     const struct refusal_key key = {.request = &request, .names = 7, .capacity_generation = 0};
     struct cause cause = {.why = REASON_NONE};
-    struct strbuf out;
+    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
     assert_false(hints_answer_find(scene->hints, &key, &out, &cause));
     hints_answer_keep(scene->hints, &key, TEXT("bytes"), (struct cause){.why = REASON_ROOM});
     assert_true(hints_answer_find(scene->hints, &key, &out, &cause));
-    strbuf_done(&out);
 }
 
 /* The names that hints keep, beside those of the node. */

@@ -68,7 +68,7 @@ FIXTURE_TEST(a_scheduler__serves_once_it_has_asked)
 
 FIXTURE_TEST(those_that_serve__are_named_in_the_order_of_their_first_call)
 {
-    struct arena arena;
+    CLEANUP(arena_done) struct arena arena;
     const char *name[SCHEDULERS_MAX];
 
     arena_init(&arena);
@@ -79,7 +79,6 @@ FIXTURE_TEST(those_that_serve__are_named_in_the_order_of_their_first_call)
     assert_int_equal(schedulers_served(schedulers, &arena, name), 2);
     assert_string_equal(name[0], "b");
     assert_string_equal(name[1], "a");
-    arena_done(&arena);
 }
 
 static void ask_made_up(void *schedulers, enum ask_form form, int64_t from_ms)
