@@ -100,6 +100,7 @@ struct api {
     uint64_t id;
     char method[16];
     uint32_t started;
+    uint32_t cancelled;
     bool takes_nothing;
     struct message *result;
     int64_t now_ms;
@@ -117,9 +118,10 @@ static int api_start(void *ctx, const struct kube_request *request, struct err *
 
 static void api_cancel(void *ctx, uint64_t id)
 {
-    const struct api *api = ctx;
+    struct api *api = ctx;
 
     assert_int_equal(id, api->id);
+    api->cancelled++;
 }
 
 static void api_wake(void *ctx)
@@ -166,6 +168,7 @@ static void answer_row(struct api *api, const struct row *row)
     if (row->status == LATE_SENT) {
         api->now_ms += 4000;
         api_step(api);
+        assert_int_equal(api->cancelled, 1);
     } else if (row->status == LOST || row->status == LOST_UNSENT)
         outbox_answer(api->outbox, api->now_ms, &failed);
     else if (row->status > 0)
@@ -215,8 +218,10 @@ static const struct {
     [MOVED] = {OUTCOME_MOVED, REASON_CHANGED},
 };
 
-static void expect_outcome(const struct api *api, enum deed deed, const char *text)
+static void expect_outcome(struct api *api, enum deed deed, const char *text)
 {
+    const uint32_t started = api->started;
+
     assert_non_null(api->result);
     const struct binding_outcome *outcome = &api->result->outcome;
 
@@ -228,8 +233,12 @@ static void expect_outcome(const struct api *api, enum deed deed, const char *te
         assert_null(outcome->text);
     else
         assert_memory_equal(outcome->text, text, strlen(text));
-    if (deed == MOVED)
+    if (deed == MOVED) {
+        assert_string_equal(outcome->pod.uid, "u1");
         assert_string_equal(outcome->pod.resource_version, "191");
+    }
+    api_step(api);
+    assert_int_equal(api->started, started); /* nothing more is sent */
     assert_int_equal(outbox_open(api->outbox), 0);
     assert_int_equal(outbox_bytes(api->outbox), 0);
 }
