@@ -14,30 +14,12 @@
 
 #define PODS "/api/v1/namespaces/ns/pods"
 
-static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
-                struct strbuf *out)
-{
-    strbuf_reset(out);
-    const int status = fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out);
-    if (status >= 300)
-        fail_msg("%s %s: %d %s", method, path, status, out->data);
-}
-
-static void tell(struct app_fixture *fixture, const char *method, const char *path,
-                 const char *body)
-{
-    CLEANUP(strbuf_done) struct strbuf out;
-
-    strbuf_init(&out);
-    api(fixture, method, path, body, &out);
-}
-
 static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[64])
 {
     CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
-    api(fixture, "GET", path, "", &out);
+    fixture_get(fixture, path, &out);
     const char *at = strstr(out.data, "\"uid\":\"");
     assert_non_null(at);
     at += strlen("\"uid\":\"");
@@ -55,7 +37,7 @@ static void ready(struct app_fixture *fixture, const char *pod, const char *stat
                    "{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\","
                    "\"status\":\"%s\"}]}}",
                    status);
-    tell(fixture, "PATCH", path, body);
+    fixture_api(fixture, "PATCH", path, body);
 }
 
 static void agent_pod(struct app_fixture *fixture, const char *pod, const char *node,
@@ -68,7 +50,7 @@ static void agent_pod(struct app_fixture *fixture, const char *pod, const char *
                    "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"nodeName\":\"%s\","
                    "\"containers\":[{\"name\":\"agent\",\"image\":\"none\"}]}}",
                    pod, node);
-    tell(fixture, "POST", PODS, body);
+    fixture_api(fixture, "POST", PODS, body);
     ready(fixture, pod, status);
 }
 
@@ -77,7 +59,7 @@ static void pod_ends(struct app_fixture *fixture, const char *pod, int grace_s)
     char path[128];
 
     (void)snprintf(path, sizeof path, PODS "/%s?gracePeriodSeconds=%d", pod, grace_s);
-    tell(fixture, "DELETE", path, "");
+    fixture_api(fixture, "DELETE", path, "");
 }
 
 /* What the agent in this pod writes to the Node. */
@@ -99,15 +81,49 @@ static void claim(struct app_fixture *fixture, const char *pod, const char *node
     fixture_annotate_node(fixture, node, body);
 }
 
+/* Of n: JSON, or "null" for none. */
+static void annotate(struct app_fixture *fixture, const char *agent)
+{
+    char annotation[256];
+
+    (void)snprintf(annotation, sizeof annotation, "\"milligpu.io/agent\":%s", agent);
+    fixture_annotate_node(fixture, "n", annotation);
+}
+
+#define EMPTY       "\"{}\""
+#define LEAVING     "\"{\\\"leaving\\\":\\\"told\\\"}\""
+#define UNINSTALLED "\"{\\\"leaving\\\":\\\"uninstalled\\\"}\""
+#define GPU_N       "\"[{\\\"uuid\\\":\\\"GPU-n\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\""
+
+static void boots(struct app_fixture *fixture, const char *name, const char *boot_id)
+{
+    char path[64];
+    char body[128];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", name);
+    (void)snprintf(body, sizeof body, "{\"status\":{\"nodeInfo\":{\"bootID\":\"%s\"}}}", boot_id);
+    fixture_api(fixture, "PATCH", path, body);
+}
+
 /* One GPU with a UUID, and the label of agent_nodes. */
 static void gpu_node(struct app_fixture *fixture, const char *name, const char *uuid)
 {
-    char path[64];
-
     fixture_node_with(fixture, name, uuid);
     fixture_label_node(fixture, name, "\"nvidia.com/gpu.present\":\"true\"");
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", name);
-    tell(fixture, "PATCH", path, "{\"status\":{\"nodeInfo\":{\"bootID\":\"boot\"}}}");
+    boots(fixture, name, "boot");
+}
+
+/* A node with its agent in pod agent-NAME. */
+static void agent_node(struct app_fixture *fixture, const char *name)
+{
+    char gpu[64];
+    char pod[64];
+
+    (void)snprintf(gpu, sizeof gpu, "GPU-%s", name);
+    (void)snprintf(pod, sizeof pod, "agent-%s", name);
+    gpu_node(fixture, name, gpu);
+    agent_pod(fixture, pod, name, "True");
+    claim(fixture, pod, name);
 }
 
 static enum vouch vouch_of(struct app_fixture *fixture, const char *name)
@@ -117,6 +133,13 @@ static enum vouch vouch_of(struct app_fixture *fixture, const char *name)
     const enum vouch vouch = node != NULL ? node->vouch : VOUCHES;
 
     return vouch;
+}
+
+/* Once all that was shown of it has been read. */
+static void vouch_becomes(struct app_fixture *fixture, const char *node, enum vouch vouch)
+{
+    fixture_run(fixture);
+    assert_int_equal(vouch_of(fixture, node), vouch);
 }
 
 static bool fits(struct app_fixture *fixture, const char *pod, const char *node)
@@ -150,27 +173,26 @@ static int set_up(void **state)
 {
     struct app_fixture *fixture = fixture_new(no_nodes);
 
-    gpu_node(fixture, "n", "GPU-n");
-    agent_pod(fixture, "agent-n", "n", "True");
-    claim(fixture, "agent-n", "n");
+    agent_node(fixture, "n");
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
     fixture_pod(fixture, "c", "300");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    vouch_becomes(fixture, "n", VOUCH_GOOD);
     *state = fixture;
     return 0;
 }
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
-/* An application of its own, in place of the one that set_up() made. */
-static struct app_fixture *without_nodes(void **state)
+static int set_up_empty(void **state)
 {
-    fixture_free(*state);
     *state = fixture_new(no_nodes);
-    return *state;
+    return 0;
 }
+
+/* No node and no pod yet. */
+#define EMPTY_TEST(name)                                                                           \
+    TEST_WITH(name, struct app_fixture *fixture, set_up_empty, fixture_tear_down)
 
 /* --- binds, filters and wake-ups --- */
 
@@ -179,8 +201,7 @@ FIXTURE_TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind)
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
     assert_true(fits(fixture, "b", "n"));
     ready(fixture, "agent-n", "False");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
+    vouch_becomes(fixture, "n", VOUCH_NOT_READY);
     assert_non_null(strstr(fixture_bind(fixture, "b", "n"), "agent"));
     assert_string_equal(fixture_where(fixture, "b"), "");
     /* The same text for each reason and each node: the scheduler keeps one for all. */
@@ -188,8 +209,7 @@ FIXTURE_TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind)
     (void)snprintf(text, sizeof text, "%s", fixture_filter(fixture, "b", "n"));
     assert_null(strstr(text, "\"NodeNames\":[\"n\"]"));
     pod_ends(fixture, "agent-n", 0);
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    vouch_becomes(fixture, "n", VOUCH_GONE);
     assert_string_equal(fixture_filter(fixture, "b", "n"), text);
     /* Whoever has a share keeps it, and a pod that came by another way is taken in. */
     assert_string_equal(fixture_where(fixture, "a"), "n");
@@ -260,27 +280,20 @@ FIXTURE_TEST(flapping_wakes_no_more_often_than_a_wake_up_may_come)
 FIXTURE_TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once)
 {
     pod_ends(fixture, "agent-n", 30);
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY); /* Ready, and being deleted */
+    vouch_becomes(fixture, "n", VOUCH_NOT_READY); /* Ready, and being deleted */
     pod_ends(fixture, "agent-n", 0);
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    vouch_becomes(fixture, "n", VOUCH_GONE);
     agent_pod(fixture, "agent-2", "n", "True");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE); /* the claim lags behind */
+    vouch_becomes(fixture, "n", VOUCH_GONE); /* the claim lags behind */
     claim(fixture, "agent-2", "n");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    vouch_becomes(fixture, "n", VOUCH_GOOD);
     agent_pod(fixture, "agent-3", "n", "True");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_CLONED);
-    tell(fixture, "PATCH", PODS "/agent-3",
-         "{\"metadata\":{\"labels\":{\"app.kubernetes.io/component\":null}}}");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD); /* it is no agent any more */
-    tell(fixture, "PATCH", PODS "/agent-2/status", "{\"status\":{\"phase\":\"Failed\"}}");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    vouch_becomes(fixture, "n", VOUCH_CLONED);
+    fixture_api(fixture, "PATCH", PODS "/agent-3",
+                "{\"metadata\":{\"labels\":{\"app.kubernetes.io/component\":null}}}");
+    vouch_becomes(fixture, "n", VOUCH_GOOD); /* it is no agent any more */
+    fixture_api(fixture, "PATCH", PODS "/agent-2/status", "{\"status\":{\"phase\":\"Failed\"}}");
+    vouch_becomes(fixture, "n", VOUCH_GONE);
 }
 
 /* The watch leaves out pods that ended; whoever shows one all the same shows its end. */
@@ -291,7 +304,7 @@ FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
     struct err err;
 
     strbuf_init(&out);
-    api(fixture, "GET", PODS "/agent-n", "", &out);
+    fixture_get(fixture, PODS "/agent-n", &out);
     assert_int_equal(pod_decode((struct text){out.data, out.len}, &fixture->app.rules.wire_rules,
                                 &message->arena, &message->pod, &err),
                      0);
@@ -299,43 +312,26 @@ FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
     assert_true(message->pod.is_agent && message->pod.is_ready);
     message->pod.phase = POD_SUCCEEDED;
     assert_true(queue_put(fixture->app.queue, message));
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
+    vouch_becomes(fixture, "n", VOUCH_GONE);
 }
 
 FIXTURE_TEST(what_a_node_shows_of_its_agent_counts_at_once)
 {
-    tell(fixture, "PATCH", "/api/v1/nodes/n/status",
-         "{\"status\":{\"nodeInfo\":{\"bootID\":\"next\"}}}");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_OTHER_BOOT);
-    tell(fixture, "PATCH", "/api/v1/nodes/n/status",
-         "{\"status\":{\"nodeInfo\":{\"bootID\":\"boot\"}}}");
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"told\\\"}\"");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_LEAVING);
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{}\"");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_UNNAMED);
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
-    fixture_annotate_node(fixture, "n",
-                          "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    boots(fixture, "n", "next");
+    vouch_becomes(fixture, "n", VOUCH_OTHER_BOOT);
+    boots(fixture, "n", "boot");
+    vouch_becomes(fixture, "n", VOUCH_GOOD);
+    annotate(fixture, UNINSTALLED);
+    vouch_becomes(fixture, "n", VOUCH_NONE);
     claim(fixture, "agent-n", "n");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
+    vouch_becomes(fixture, "n", VOUCH_GOOD);
 }
 
 /* A claim that names no pod at all must not stop milligpud. */
 FIXTURE_TEST(an_empty_claim_closes_the_node_and_nothing_else)
 {
-    fixture_annotate_node(fixture, "n",
-                          "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"\\\"}}\"");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_UNNAMED);
+    annotate(fixture, "\"{\\\"pod\\\":{\\\"uid\\\":\\\"\\\"}}\"");
+    vouch_becomes(fixture, "n", VOUCH_UNNAMED);
     assert_true(app_ready(&fixture->app, NULL));
 }
 
@@ -345,8 +341,7 @@ FIXTURE_TEST(another_node_of_the_name_needs_an_agent_of_its_own)
     fixture_run(fixture);
     assert_int_equal(table(fixture), 1); /* the pod is still there */
     gpu_node(fixture, "n", "GPU-n");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
     assert_false(fits(fixture, "b", "n"));
     claim(fixture, "agent-n", "n");
     fixture_run(fixture);
@@ -359,10 +354,8 @@ FIXTURE_TEST(another_node_of_the_name_needs_an_agent_of_its_own)
 
 /* --- which nodes need one --- */
 
-TEST_BETWEEN(the_first_agent_of_the_cluster_closes_nodes_without_one, set_up, fixture_tear_down)
+EMPTY_TEST(the_first_agent_of_the_cluster_closes_nodes_without_one)
 {
-    struct app_fixture *fixture = without_nodes(state);
-
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
     fixture_node(fixture, "unselected", "1000");
@@ -370,8 +363,7 @@ TEST_BETWEEN(the_first_agent_of_the_cluster_closes_nodes_without_one, set_up, fi
     fixture_run(fixture);
     assert_true(fits(fixture, "a", "n") && fits(fixture, "a", "m"));
     agent_pod(fixture, "agent-m", "m", "False");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
     assert_int_equal(vouch_of(fixture, "m"), VOUCH_NO_AGENT);
     assert_false(fits(fixture, "a", "n") || fits(fixture, "a", "m"));
     assert_true(fits(fixture, "a", "unselected"));
@@ -388,17 +380,13 @@ TEST_BETWEEN(the_first_agent_of_the_cluster_closes_nodes_without_one, set_up, fi
     assert_true(fits(fixture, "a", "late"));
 }
 
-TEST_BETWEEN(an_agent_that_a_node_names_is_one_too, set_up, fixture_tear_down)
+EMPTY_TEST(an_agent_that_a_node_names_is_one_too)
 {
-    struct app_fixture *fixture = without_nodes(state);
-
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    vouch_becomes(fixture, "n", VOUCH_NONE);
     fixture_annotate_node(fixture, "m", "\"milligpu.io/agent\":\"{}\"");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
     assert_int_equal(vouch_of(fixture, "m"), VOUCH_NONE); /* as before agents named their pod */
 }
 
@@ -411,7 +399,7 @@ FIXTURE_TEST(where_none_is_required_a_lost_agent_closes_nothing)
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
     pod_ends(fixture, "agent-n", 0);
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    annotate(fixture, "null");
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
@@ -437,26 +425,21 @@ FIXTURE_TEST(where_all_need_one_a_node_that_is_gone_is_judged_no_more)
     fixture_delete_node(fixture, "n");
     fixture_run(fixture);
     ready(fixture, "agent-n", "False");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    vouch_becomes(fixture, "n", VOUCH_NONE);
     assert_int_equal(fixture_taken(fixture, "n"), 300);
     gpu_node(fixture, "n", "GPU-n");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
 }
 
 /* A pod that waits for a node is nobody's agent yet. */
-TEST_BETWEEN(an_agent_that_is_not_bound_serves_no_node, set_up, fixture_tear_down)
+EMPTY_TEST(an_agent_that_is_not_bound_serves_no_node)
 {
-    struct app_fixture *fixture = without_nodes(state);
-
     gpu_node(fixture, "n", "GPU-n");
-    tell(fixture, "POST", PODS,
-         "{\"metadata\":{\"name\":\"agent\",\"namespace\":\"ns\",\"labels\":{"
-         "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"containers\":["
-         "{\"name\":\"c\",\"image\":\"none\"}]}}");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    fixture_api(fixture, "POST", PODS,
+                "{\"metadata\":{\"name\":\"agent\",\"namespace\":\"ns\",\"labels\":{"
+                "\"app.kubernetes.io/component\":\"node\"}},\"spec\":{\"containers\":["
+                "{\"name\":\"c\",\"image\":\"none\"}]}}");
+    vouch_becomes(fixture, "n", VOUCH_NONE);
     pod_ends(fixture, "agent", 0);
     fixture_run(fixture);
     assert_true(app_ready(&fixture->app, NULL));
@@ -470,29 +453,26 @@ FIXTURE_TEST(where_agents_run_outside_of_pods_the_annotation_counts)
     fixture_run_until_idle(fixture);
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
     assert_true(fits(fixture, "a", "n"));
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_AGENT);
+    annotate(fixture, "null");
+    vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
 }
 
 /* --- GPUs that an agent named --- */
 
-static const struct gpu *only_gpu(struct app_fixture *fixture, const struct snapshot **out_snapshot)
+static void assert_only_gpu(struct app_fixture *fixture, const char *id)
 {
-    *out_snapshot = view_take(fixture->app.view);
-    const struct node *node = snapshot_node(*out_snapshot, TEXT("n"));
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    const struct node *node = snapshot_node(snapshot, TEXT("n"));
 
     assert_non_null(node);
     assert_int_equal(node->gpus, 1);
-    return &node->gpu[0];
+    assert_string_equal(node->gpu[0].id->text, id);
 }
 
 static void keeps_its_uuid(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot;
-
-    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "GPU-n");
-    snapshot_unref(snapshot);
+    fixture_run(fixture);
+    assert_only_gpu(fixture, "GPU-n");
     assert_int_equal(fixture_taken(fixture, "n"), 300);
     assert_false(fits(fixture, "b", "n"));
     assert_string_not_equal(fixture_bind(fixture, "b", "n"), "");
@@ -515,28 +495,21 @@ FIXTURE_TEST(gpus_that_an_agent_named_never_become_numbers)
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
     fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
-    fixture_run(fixture);
     keeps_its_uuid(fixture);
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
-    fixture_run(fixture);
+    annotate(fixture, "null");
     keeps_its_uuid(fixture);
     pod_ends(fixture, "agent-n", 0);
-    fixture_run(fixture);
     keeps_its_uuid(fixture);
     for (size_t i = 0; i < ARRAY_LEN(required); i++) {
         fixture->settings.require_agent = required[i];
         /* As if no pod had vouched for it before. */
-        fixture_annotate_node(fixture, "n",
-                              "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
+        annotate(fixture, UNINSTALLED);
         fixture_run_until_idle(fixture);
-        fixture_annotate_node(fixture, "n",
-                              "\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
-                              "\\\"GPU-n\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\"");
+        annotate(fixture, EMPTY ",\"milligpu.io/gpus\":" GPU_N);
         fixture_restart(fixture);
         fixture_run_until_idle(fixture);
         assert_true(fits(fixture, "b", "n"));
-        fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null,\"milligpu.io/gpus\":null");
-        fixture_run(fixture);
+        annotate(fixture, "null,\"milligpu.io/gpus\":null");
         keeps_its_uuid(fixture);
     }
 }
@@ -544,51 +517,42 @@ FIXTURE_TEST(gpus_that_an_agent_named_never_become_numbers)
 /* Its agent is Ready, and gives no container a GPU by a number. */
 static void a_number_is_granted_on_no_node_with_an_agent(struct app_fixture *fixture)
 {
-    const struct snapshot *snapshot;
-
     agent_pod(fixture, "agent-n", "n", "True");
     claim(fixture, "agent-n", "n");
     fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NO_GPUS);
-    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "n/gpu-0");
-    snapshot_unref(snapshot);
+    vouch_becomes(fixture, "n", VOUCH_NO_GPUS);
+    assert_only_gpu(fixture, "n/gpu-0");
     assert_false(fits(fixture, "a", "n"));
     assert_non_null(strstr(fixture_bind(fixture, "a", "n"), "agent"));
     fixture_pass(fixture, 5000);
     const uint32_t wake_ups = fixture->wake_ups;
-    fixture_annotate_node(fixture, "n",
-                          "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-n\\\","
-                          "\\\"index\\\":0,\\\"mib\\\":81920}]\"");
+    fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":" GPU_N);
     fixture_pass(fixture, 2000);
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
-    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "GPU-n");
-    snapshot_unref(snapshot);
+    assert_only_gpu(fixture, "GPU-n");
     assert_int_equal(fixture_taken(fixture, "n"), 300);
 }
 
-TEST_BETWEEN(numbers_of_labels_are_not_granted_where_an_agent_vouches, set_up, fixture_tear_down)
+TEST(numbers_are_not_granted_where_an_agent_vouches)
 {
-    struct app_fixture *fixture = without_nodes(state);
-
-    gpu_node(fixture, "n", "GPU-n");
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
-    labels_count(fixture);
-    a_number_is_granted_on_no_node_with_an_agent(fixture);
-}
-
-TEST_BETWEEN(numbers_of_an_amount_are_not_granted_where_an_agent_vouches, set_up, fixture_tear_down)
-{
-    struct app_fixture *fixture = without_nodes(state);
-
-    fixture_node(fixture, "n", "1000");
-    a_number_is_granted_on_no_node_with_an_agent(fixture);
+    for (int by_labels = 0; by_labels <= 1; by_labels++) {
+        struct app_fixture *fixture = fixture_new(no_nodes);
+        if (by_labels) {
+            gpu_node(fixture, "n", "GPU-n");
+            fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
+            labels_count(fixture);
+        } else {
+            fixture_node(fixture, "n", "1000");
+        }
+        a_number_is_granted_on_no_node_with_an_agent(fixture);
+        fixture_free(fixture);
+    }
 }
 
 /* After a restart, too; and where no node needs an agent, the operator wants it so. */
-TEST_BETWEEN(whether_numbers_are_granted_outlives_a_restart, set_up, fixture_tear_down)
+EMPTY_TEST(whether_numbers_are_granted_outlives_a_restart)
 {
     static const struct {
         const char *required;
@@ -598,7 +562,6 @@ TEST_BETWEEN(whether_numbers_are_granted_outlives_a_restart, set_up, fixture_tea
                {"always", "pods", VOUCH_NO_GPUS},
                {"where-selected", "annotation", VOUCH_NO_GPUS},
                {"never", "pods", VOUCH_NONE}};
-    struct app_fixture *fixture = without_nodes(state);
 
     fixture_node(fixture, "n", "1000");
     agent_pod(fixture, "agent-n", "n", "True");
@@ -616,17 +579,13 @@ TEST_BETWEEN(whether_numbers_are_granted_outlives_a_restart, set_up, fixture_tea
 
 FIXTURE_TEST(uninstalled_the_labels_count_again)
 {
-    const struct snapshot *snapshot;
-
     labels_count(fixture);
     pod_ends(fixture, "agent-n", 0);
-    fixture_annotate_node(fixture, "n",
-                          "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\","
-                          "\"milligpu.io/gpus\":null");
+    annotate(fixture, UNINSTALLED ",\"milligpu.io/gpus\":null");
     fixture_run(fixture);
-    assert_string_equal(only_gpu(fixture, &snapshot)->id->text, "n/gpu-0");
+    assert_only_gpu(fixture, "n/gpu-0");
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     assert_false(snapshot_node(snapshot, TEXT("n"))->agent); /* no Binding names a plugin there */
-    snapshot_unref(snapshot);
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
@@ -676,21 +635,12 @@ static void doctor_complains(struct app_fixture *fixture, enum vouch vouch, cons
 {
     char text[256];
 
-    assert_int_equal(vouch_of(fixture, "n"), vouch);
+    vouch_becomes(fixture, "n", vouch);
     (void)snprintf(text, sizeof text,
                    "the agents of 1 node do not vouch for their GPUs, which take no new shares; "
                    "node n: %s",
                    vouch_help(vouch));
     doctor_says(fixture, "warning", text, fix);
-}
-
-static void annotate(struct app_fixture *fixture, const char *word)
-{
-    char annotation[256];
-
-    (void)snprintf(annotation, sizeof annotation, "\"milligpu.io/agent\":%s", word);
-    fixture_annotate_node(fixture, "n", annotation);
-    fixture_run(fixture);
 }
 
 #define POD(members) "\"{\\\"pod\\\":{\\\"uid\\\":\\\"x\\\"" members "}}\""
@@ -701,7 +651,7 @@ FIXTURE_TEST(doctor_says_of_each_word_what_to_do)
     static const struct {
         enum vouch vouch;
         const char *word;
-    } row[] = {{VOUCH_UNNAMED, "\"{}\""},
+    } row[] = {{VOUCH_UNNAMED, EMPTY},
                {VOUCH_GONE, POD("")},
                {VOUCH_OTHER_NODE, POD(",\\\"node\\\":\\\"former\\\"")},
                {VOUCH_OTHER_BOOT, POD(",\\\"boot\\\":\\\"former\\\"")}};
@@ -714,20 +664,17 @@ FIXTURE_TEST(doctor_says_of_each_word_what_to_do)
     doctor_complains(fixture, VOUCH_NO_AGENT, DO_NODES DO_LABEL);
     claim(fixture, "agent-n", "n");
     ready(fixture, "agent-n", "False");
-    fixture_run(fixture);
     doctor_complains(fixture, VOUCH_NOT_READY, DO_NODES);
     ready(fixture, "agent-n", "True");
     agent_pod(fixture, "twin", "n", "True");
-    fixture_run(fixture);
     doctor_complains(fixture, VOUCH_CLONED, DO_NODES);
     pod_ends(fixture, "twin", 0);
     labels_count(fixture);
     fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
-    annotate(fixture, "\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
+    annotate(fixture, UNINSTALLED);
+    vouch_becomes(fixture, "n", VOUCH_NONE);
     doctor_says(fixture, "ok", "no node needs an agent", "");
     claim(fixture, "agent-n", "n");
-    fixture_run(fixture);
     doctor_complains(fixture, VOUCH_NO_GPUS, DO_NODES);
 }
 
@@ -735,15 +682,13 @@ FIXTURE_TEST(doctor_says_of_each_word_what_to_do)
 FIXTURE_TEST(doctor_counts_nodes_by_their_state)
 {
     doctor_says(fixture, "ok", "the agents of 1 node vouch for their GPUs", "");
-    annotate(fixture, "\"{\\\"leaving\\\":\\\"told\\\"}\"");
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_LEAVING);
+    annotate(fixture, LEAVING);
+    vouch_becomes(fixture, "n", VOUCH_LEAVING);
     doctor_says(fixture, "ok",
                 "the agents of 0 nodes vouch for their GPUs; those of 1 node were told to let go "
                 "of them",
                 "");
-    gpu_node(fixture, "m", "GPU-m");
-    agent_pod(fixture, "agent-m", "m", "True");
-    claim(fixture, "agent-m", "m");
+    agent_node(fixture, "m");
     fixture_node(fixture, "unselected", "1000"); /* needs none */
     fixture_run(fixture);
     doctor_says(fixture, "ok",
@@ -765,7 +710,7 @@ FIXTURE_TEST(doctor_counts_nodes_by_their_state)
 
 FIXTURE_TEST(doctor_names_the_setting_that_holds)
 {
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":null");
+    annotate(fixture, "null");
     fixture->settings.require_agent = "always";
     fixture_restart(fixture);
     fixture_run_until_idle(fixture);
@@ -868,7 +813,7 @@ FIXTURE_TEST(a_lost_batch_leaves_no_wrong_verdict)
     breaks_once(fixture);
     heals(fixture);
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
-    fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{}\"");
+    annotate(fixture, EMPTY);
     fixture_bound_pod(fixture, "z", "100", "n");
     breaks_once(fixture);
     heals(fixture);
@@ -889,19 +834,18 @@ FIXTURE_TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict)
 }
 
 /* It is the first only once, and the nodes that it closes are judged all the same. */
-TEST_BETWEEN(a_lost_batch_with_the_first_agent_leaves_no_node_open, set_up, fixture_tear_down)
+TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open)
 {
     for (int i = 0; i < 4; i++) {
         const bool by_node = i % 2 == 1;
         const struct fixture_fault once = {.point = i < 2 ? POINT_COMMIT : POINT_BEGIN, .nth = 1};
-        struct app_fixture *fixture = without_nodes(state);
+        struct app_fixture *fixture = fixture_new(no_nodes);
         gpu_node(fixture, "m", "GPU-m");
         gpu_node(fixture, "n", "GPU-n");
         gpu_node(fixture, "o", "GPU-o");
-        fixture_run(fixture);
-        assert_int_equal(vouch_of(fixture, "m"), VOUCH_NONE);
+        vouch_becomes(fixture, "m", VOUCH_NONE);
         if (by_node)
-            fixture_annotate_node(fixture, "n", "\"milligpu.io/agent\":\"{}\"");
+            annotate(fixture, EMPTY);
         else
             agent_pod(fixture, "agent-n", "n", "False");
         fixture_bound_pod(fixture, "x", "100", "n");
@@ -909,6 +853,7 @@ TEST_BETWEEN(a_lost_batch_with_the_first_agent_leaves_no_node_open, set_up, fixt
         heals(fixture);
         assert_int_equal(vouch_of(fixture, "m"), VOUCH_NO_AGENT);
         assert_int_equal(vouch_of(fixture, "o"), VOUCH_NO_AGENT);
+        fixture_free(fixture);
     }
 }
 
@@ -919,9 +864,7 @@ FIXTURE_TEST(what_is_remembered_is_tried_again_once_a_minute)
     fixture_break(fixture, &always);
     fixture_pass(fixture, 5000);
     assert_int_equal(fixture->met, 0); /* nothing changed */
-    gpu_node(fixture, "m", "GPU-m");
-    agent_pod(fixture, "agent-m", "m", "True");
-    claim(fixture, "agent-m", "m");
+    agent_node(fixture, "m");
     fixture_pass(fixture, 30000);
     assert_int_equal(fixture->struck, 1);
     fixture_pass(fixture, 31000);
@@ -943,10 +886,8 @@ static void watch_store(struct app_fixture *fixture)
     fixture_break(fixture, &never);
 }
 
-TEST_BETWEEN(that_an_agent_was_seen_is_stored_by_itself, set_up, fixture_tear_down)
+EMPTY_TEST(that_an_agent_was_seen_is_stored_by_itself)
 {
-    struct app_fixture *fixture = without_nodes(state);
-
     gpu_node(fixture, "n", "GPU-n");
     fixture_run(fixture);
     watch_store(fixture);
@@ -961,10 +902,7 @@ FIXTURE_TEST(nothing_is_remembered_in_a_file_that_is_not_to_be_changed)
     for (int safe = 0; safe <= 1; safe++) {
         atomic_store(safe ? &fixture->app.health.safe_mode : &fixture->app.identified, safe != 0);
         watch_store(fixture);
-        fixture_annotate_node(
-            fixture, "n",
-            safe ? "\"milligpu.io/agent\":\"{}\""
-                 : "\"milligpu.io/agent\":\"{\\\"leaving\\\":\\\"uninstalled\\\"}\"");
+        annotate(fixture, safe ? EMPTY : UNINSTALLED);
         fixture_pass(fixture, 5000);
         assert_int_equal(fixture->met, 0);
         atomic_store(safe ? &fixture->app.health.safe_mode : &fixture->app.identified, safe == 0);
@@ -1004,9 +942,7 @@ FIXTURE_TEST(no_drift_is_told_before_all_pods_were_shown)
 
 FIXTURE_TEST(nothing_is_remembered_before_all_pods_were_shown)
 {
-    gpu_node(fixture, "m", "GPU-m");
-    agent_pod(fixture, "agent-m", "m", "True");
-    claim(fixture, "agent-m", "m");
+    agent_node(fixture, "m");
     fixture->list_takes_ms = 20000;
     fixture_restart(fixture);
     watch_store(fixture);
