@@ -636,6 +636,12 @@ void fixture_pod(struct app_fixture *fixture, const char *name, const char *limi
     post_pod(fixture, name, limits, NULL);
 }
 
+void fixture_show_pod(struct app_fixture *fixture, const char *name, const char *limits)
+{
+    fixture_pod(fixture, name, limits);
+    fixture_run(fixture);
+}
+
 void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char *limits,
                        const char *node)
 {
@@ -918,8 +924,7 @@ const char *fixture_bind(struct app_fixture *fixture, const char *pod, const cha
 void fixture_grant(struct app_fixture *fixture, const char *pod, const char *limits,
                    const char *node)
 {
-    fixture_pod(fixture, pod, limits);
-    fixture_run(fixture);
+    fixture_show_pod(fixture, pod, limits);
     const char *error = fixture_bind(fixture, pod, node);
     if (error[0] != '\0')
         (void)fprintf(stderr, "%s on %s: %s\n", pod, node, error);

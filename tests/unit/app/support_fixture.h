@@ -149,6 +149,8 @@ void fixture_api(struct app_fixture *fixture, const char *method, const char *pa
 void fixture_get(struct app_fixture *fixture, const char *path, struct strbuf *out);
 /* limits: "300" and so on for one container c. */
 void fixture_pod(struct app_fixture *fixture, const char *name, const char *limits);
+/* The same, and the watch shows it. */
+void fixture_show_pod(struct app_fixture *fixture, const char *name, const char *limits);
 void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char *limits,
                        const char *node);
 /* limits and annotations as JSON has them inside the braces (NULL: none); node NULL: unbound. */
@@ -197,5 +199,11 @@ uint32_t fixture_taken(struct app_fixture *fixture,
                        const char *node); /* milli, bound and reserved */
 uint32_t fixture_reserved(struct app_fixture *fixture, const char *node);
 size_t fixture_allocations(struct app_fixture *fixture);
+/* Runs, and compares fixture_taken(). */
+#define assert_taken(fixture, node, milli)                                                         \
+    do {                                                                                           \
+        fixture_run(fixture);                                                                      \
+        assert_int_equal(fixture_taken(fixture, node), milli);                                     \
+    } while (0)
 
 #endif

@@ -20,10 +20,7 @@ static const char *events(struct app_fixture *fixture)
     CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
-    const int status =
-        fake_apiserver_request(fixture->app.fake, "GET",
-                               "/apis/events.k8s.io/v1/namespaces/default/events", TEXT(""), &out);
-    assert_int_equal(status, 200);
+    fixture_get(fixture, "/apis/events.k8s.io/v1/namespaces/default/events", &out);
     assert_true(out.len < sizeof text);
     (void)snprintf(text, sizeof text, "%s", out.data);
     return text;
@@ -33,6 +30,7 @@ static size_t count(struct app_fixture *fixture, const char *words)
 {
     size_t found = 0;
 
+    fixture_run(fixture);
     for (const char *at = events(fixture); (at = strstr(at, words)) != NULL; at++)
         found++;
     return found;
@@ -70,7 +68,6 @@ APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
 {
     fixture->app.rules.request_rules.min_milli = 100;
     fixture_pod(fixture, "p", "2");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "\"action\":\"minimum\""), 1);
     assert_non_null(strstr(events(fixture), "did you mean 2000?"));
     assert_non_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "did you mean 2000?"));
@@ -79,7 +76,6 @@ APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
 APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
 {
     fixture_pod_of(fixture, "p", MILLI("1"), "\"milligpu.io/gpu_model\":\"A100\"", NULL);
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 2);
     assert_int_equal(count(fixture, "\"action\":\"annotation\""), 1);
     assert_non_null(strstr(events(fixture), "annotation milligpu.io/gpu_model has no effect; did "
@@ -89,10 +85,8 @@ APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
 APP_TEST(an_annotation_that_becomes_wrong_later_is_told_as_well)
 {
     fixture_pod(fixture, "p", "300");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
     fixture_annotate(fixture, "p", "\"milligpu.io/memory\":\"16Gi\"");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
@@ -105,21 +99,18 @@ APP_TEST(who_asks_properly_or_nothing_or_is_bound_gets_none)
     fixture_pod_of(fixture, "zero", MILLI("0"), odd, NULL);
     fixture_pod_of(fixture, "whole", "\"nvidia.com/gpu\":\"1\"", odd, NULL);
     fixture_pod_of(fixture, "runs", MILLI("1"), odd, "n1");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
 }
 
 APP_TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest)
 {
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
     assert_non_null(
         strstr(events(fixture), "no node has a GPU of model A10O; the nearest is A100"));
     /* What kube-scheduler gets depends on the request alone. */
     assert_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "nearest"));
     fixture_annotate(fixture, "p", "\"x\":\"1\"");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
@@ -134,12 +125,10 @@ APP_TEST(models_are_looked_for_a_few_times_each_minute)
                                              : "\"milligpu.io/gpu-model\":\"A10O\"",
                        NULL);
     }
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
     fixture_pass(fixture, 61000);
     fixture_annotate(fixture, "p0", "\"x\":\"1\""); /* it was looked at, so this is no look */
     fixture_annotate(fixture, name, "\"x\":\"1\"");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
 }
 
@@ -155,8 +144,7 @@ APP_TEST(no_event_is_repeated_whatever_is_heard_again)
 {
     const int64_t before = sent();
 
-    fixture_pod(fixture, "p", "1");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "p", "1");
     for (int i = 0; i < 5; i++) {
         fixture_annotate(fixture, "p", i % 2 == 0 ? "\"x\":\"1\"" : "\"x\":null");
         fake_apiserver_compact(fixture->app.fake); /* the watch ends, and lists again */
@@ -174,7 +162,6 @@ APP_TEST(no_event_is_repeated_whatever_is_heard_again)
     fixture_delete_pod(fixture, "p");
     fixture_run(fixture);
     fixture_pod(fixture, "p", "1");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 2);
 }
 
@@ -186,11 +173,9 @@ APP_TEST(many_mistakes_at_once_are_told_a_few_each_minute)
         (void)snprintf(name, sizeof name, "p%d", i);
         fixture_pod(fixture, name, "1");
     }
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE);
     fixture_pass(fixture, 61000);
     fixture_annotate(fixture, name, "\"x\":\"1\""); /* a pod that was passed over */
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE + 1);
 }
 
@@ -198,11 +183,9 @@ APP_TEST(without_the_setting_nothing_is_sent_until_it_is_set)
 {
     fixture->settings.events = false;
     fixture_pod(fixture, "p", "1");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
     fixture->settings.events = true;
     fixture_annotate(fixture, "p", "\"x\":\"1\"");
-    fixture_run(fixture);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 

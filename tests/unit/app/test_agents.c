@@ -215,11 +215,9 @@ FIXTURE_TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind)
     assert_string_equal(fixture_where(fixture, "a"), "n");
     assert_int_equal(fixture_taken(fixture, "n"), 300);
     fixture_bound_pod(fixture, "x", "200", "n");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n"), 500);
+    assert_taken(fixture, "n", 500);
     fixture_delete_pod(fixture, "a");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n"), 200);
+    assert_taken(fixture, "n", 200);
 }
 
 /* It was offered before, and the event came in between. */
@@ -359,8 +357,7 @@ EMPTY_TEST(the_first_agent_of_the_cluster_closes_nodes_without_one)
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
     fixture_node(fixture, "unselected", "1000");
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     assert_true(fits(fixture, "a", "n") && fits(fixture, "a", "m"));
     agent_pod(fixture, "agent-m", "m", "False");
     vouch_becomes(fixture, "n", VOUCH_NO_AGENT);

@@ -102,8 +102,7 @@ static void let_one_wait(struct app_fixture *fixture)
 {
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
     fixture_bound_pod(fixture, "on-2", "1000", "n2");
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"NodeNames\":[]"));
     assert_refused_once(fixture, "a");
 }
@@ -138,8 +137,7 @@ APP_TEST(scale_down__leaves_the_verdict_alone)
 APP_TEST(simulation__stands_for_no_offer)
 {
     fixture_pod(fixture, "a", "300");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "300");
     (void)fixture_filter(fixture, "b", "n1 n2");
     (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
     assert_false(verdict_of(fixture, "a").known);
@@ -152,8 +150,7 @@ APP_TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count)
 {
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
     fixture_bound_pod(fixture, "on-2", "1000", "n2");
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
     assert_refused_once(fixture, "a");
     /* Here an autoscaler is known by nodes that nobody has. */
@@ -168,8 +165,7 @@ APP_TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count)
 
 APP_TEST(template__offers_nothing_that_could_be_bound)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     assert_non_null(
         strstr(simulate(fixture, "a", NODE_OF("template")), "\"NodeNames\":[\"template\"]"));
     assert_false(verdict_of(fixture, "a").known);

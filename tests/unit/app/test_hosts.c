@@ -33,14 +33,6 @@ static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
     workload_unref(workload);
 }
 
-static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body)
-{
-    CLEANUP(strbuf_done) struct strbuf out;
-
-    strbuf_init(&out);
-    assert_true(fake_apiserver_request(fixture->app.fake, method, path, text_of(body), &out) < 300);
-}
-
 /* amounts: "\"cpu\":\"8\"" */
 static void show_host(struct app_fixture *fixture, const char *node, const char *amounts)
 {
@@ -49,7 +41,7 @@ static void show_host(struct app_fixture *fixture, const char *node, const char 
 
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node);
     (void)snprintf(body, sizeof body, "{\"status\":{\"allocatable\":{%s}}}", amounts);
-    api(fixture, "PATCH", path, body);
+    fixture_api(fixture, "PATCH", path, body);
 }
 
 /* A pod that asks for no GPU, as most do. */
@@ -68,24 +60,23 @@ static uint64_t generation(struct app_fixture *fixture)
     return snapshot->generation;
 }
 
-static struct host left_on(struct app_fixture *fixture, const char *name)
+static void assert_left_now(struct app_fixture *fixture, const char *name, uint32_t cpu_milli,
+                            uint32_t memory_mib)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, text_of(name));
 
     assert_non_null(node);
-    const struct host host =
-        node->host_known ? node->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};
-    return host;
+    assert_int_equal(node->host_known ? node->host.cpu_milli : HOST_UNKNOWN, cpu_milli);
+    assert_int_equal(node->host_known ? node->host.memory_mib : HOST_UNKNOWN, memory_mib);
 }
 
-static void assert_left(struct app_fixture *fixture, const char *node, uint32_t cpu_milli,
+/* Once all that was shown has been read. */
+static void assert_left(struct app_fixture *fixture, const char *name, uint32_t cpu_milli,
                         uint32_t memory_mib)
 {
-    const struct host host = left_on(fixture, node);
-
-    assert_int_equal(host.cpu_milli, cpu_milli);
-    assert_int_equal(host.memory_mib, memory_mib);
+    fixture_run(fixture);
+    assert_left_now(fixture, name, cpu_milli, memory_mib);
 }
 
 /* n1 and n2 with a GPU, eight cores and 16 GiB each. */
@@ -109,7 +100,6 @@ FIXTURE_TEST(a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left)
     plain_pod(fixture, "a", "1500m", "1Gi", "n1");
     plain_pod(fixture, "b", "1", "3Gi", "n1");
     plain_pod(fixture, "c", "4", "4Gi", NULL); /* on no node yet */
-    fixture_run(fixture);
     assert_left(fixture, "n1", 5500, 12 * GIB);
     assert_left(fixture, "n2", 8000, 16 * GIB);
 }
@@ -119,15 +109,12 @@ FIXTURE_TEST(a_pod_that_has_ended_or_is_gone_gives_it_back)
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n1");
     plain_pod(fixture, "c", "3", "3Gi", "n1");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 2000, 10 * GIB);
     fixture_end_pod(fixture, "a");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 3000, 11 * GIB);
     fixture_delete_pod(fixture, "a"); /* once, not twice */
     fixture_delete_pod(fixture, "b");
     fixture_terminate_pod(fixture, "c"); /* it still runs */
-    fixture_run(fixture);
     assert_left(fixture, "n1", 5000, 13 * GIB);
 }
 
@@ -146,13 +133,10 @@ FIXTURE_TEST(a_pod_that_milligpu_binds_counts_when_the_watch_shows_it)
 {
     fixture_pod_of(fixture, "a", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"2\",\"memory\":\"1Gi\"",
                    NULL, NULL);
-    fixture_run(fixture);
     assert_left(fixture, "n1", 8000, 16 * GIB);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 6000, 15 * GIB);
     fixture_end_pod(fixture, "a");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 8000, 16 * GIB);
 }
 
@@ -161,14 +145,11 @@ FIXTURE_TEST(an_allocatable_that_cannot_be_read_is_not_known)
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     show_host(fixture, "n1", "\"cpu\":\"lots\"");
     show_host(fixture, "n2", "\"memory\":null");
-    fixture_run(fixture);
     assert_left(fixture, "n1", HOST_UNKNOWN, 15 * GIB);
     assert_left(fixture, "n2", 8000, HOST_UNKNOWN);
-    fixture_pod(fixture, "p", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "p", "300");
     assert_string_equal(fixture_bind(fixture, "p", "n1"), ""); /* it closes nothing */
     show_host(fixture, "n1", "\"cpu\":\"16\"");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 15000, 15 * GIB);
 }
 
@@ -177,10 +158,8 @@ FIXTURE_TEST(a_node_event_keeps_what_is_left)
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
     fixture_node(fixture, "n1", "2000"); /* a second GPU */
-    fixture_run(fixture);
     assert_left(fixture, "n1", 7000, 15 * GIB);
     fixture_annotate_node(fixture, "n1", "\"milligpu.io/cordon\":\"all\"");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 7000, 15 * GIB);
 }
 
@@ -203,7 +182,8 @@ FIXTURE_TEST(events_that_change_no_amount_replace_no_node)
 
 FIXTURE_TEST(nodes_without_gpus_and_their_pods_change_nothing)
 {
-    api(fixture, "POST", "/api/v1/nodes",
+    fixture_api(
+        fixture, "POST", "/api/v1/nodes",
         "{\"metadata\":{\"name\":\"plain\"},\"status\":{\"allocatable\":{\"cpu\":\"64\"}}}");
     fixture_run(fixture);
     const uint64_t published = generation(fixture);
@@ -226,7 +206,6 @@ FIXTURE_TEST(many_pods_of_one_step_are_published_once)
         (void)snprintf(name, sizeof name, "p%d", i);
         plain_pod(fixture, name, "100m", "1Mi", i % 2 == 0 ? "n1" : "n2");
     }
-    fixture_run(fixture);
     assert_left(fixture, "n1", 7000, 16 * GIB - 10);
     assert_left(fixture, "n2", 7000, 16 * GIB - 10);
     assert_int_equal(generation(fixture), published + 1);
@@ -237,15 +216,12 @@ FIXTURE_TEST(the_largest_requests_neither_wrap_nor_stay)
     plain_pod(fixture, "a", "9223372036854775", "9223372036854775807", "n1");
     plain_pod(fixture, "b", "9223372036854775", "9223372036854775807", "n1");
     plain_pod(fixture, "c", "1", "1Gi", "n1");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 0, 0);
     const uint64_t published = generation(fixture);
     fixture_delete_pod(fixture, "a");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 0, 0);
     assert_int_equal(generation(fixture), published); /* nothing is left, as before */
     fixture_end_pod(fixture, "b");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 7000, 15 * GIB);
 }
 
@@ -272,11 +248,9 @@ FIXTURE_TEST(a_policy_that_comes_back_finds_what_has_changed_meanwhile)
     fixture_run(fixture);
     fixture_delete_pod(fixture, "a"); /* n1 has no pod any more */
     plain_pod(fixture, "c", "3", "3Gi", "n2");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 7000, 15 * GIB);
     const uint64_t published = generation(fixture);
     set_policy(fixture, POLICY_ROLLOUT);
-    fixture_run(fixture);
     assert_left(fixture, "n1", 8000, 16 * GIB);
     assert_left(fixture, "n2", 3000, 11 * GIB);
     assert_int_equal(generation(fixture), published + 1);
@@ -289,7 +263,7 @@ FIXTURE_TEST(a_process_that_starts_knows_what_is_left_when_it_is_ready)
     fixture_restart(fixture);
     set_policy(fixture, POLICY_FGD);
     assert_false(app_ready(&fixture->app, NULL));
-    assert_left(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
+    assert_left_now(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
     (void)writer_step(fixture->parts.writer, 0); /* no list has come yet */
     assert_false(host_sums_started(fixture->parts.writer->host_sums));
     fixture->list_takes_ms = 2000;
@@ -310,10 +284,8 @@ FIXTURE_TEST(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then)
     fixture_run(fixture);
     assert_int_equal(host_sums_count(fixture->parts.writer->host_sums), 1); /* a is still there */
     fixture_node(fixture, "n1", "1000");
-    fixture_run(fixture);
     assert_left(fixture, "n1", HOST_UNKNOWN, HOST_UNKNOWN);
     show_host(fixture, "n1", "\"cpu\":\"4\",\"memory\":\"8Gi\"");
-    fixture_run(fixture);
     assert_left(fixture, "n1", 3000, 7 * GIB);
 }
 
@@ -357,8 +329,7 @@ FIXTURE_TEST(a_pod_goes_where_the_cpu_for_others_has_run_out)
         const char *full = other == 1 ? "n1" : "n2";
         const char *name = other == 1 ? "p1" : "p2";
         plain_pod(fixture, "a", "7", "1Gi", full);
-        fixture_pod(fixture, name, "500");
-        fixture_run(fixture);
+        fixture_show_pod(fixture, name, "500");
         const char *answer = fixture_filter(fixture, name, "n1 n2");
         assert_non_null(strstr(answer, full));
         assert_null(strstr(answer, other == 1 ? "n2" : "n1"));
@@ -373,8 +344,7 @@ static void make_a_hole(struct app_fixture *fixture, const char *node)
 {
     fixture_node(fixture, node, "2000");
     fixture_pod(fixture, "whole", "1000");
-    fixture_pod(fixture, node, "600");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, node, "600");
     assert_string_equal(fixture_bind(fixture, "whole", node), "");
     assert_string_equal(fixture_bind(fixture, node, node), "");
     fixture_delete_pod(fixture, "whole");

@@ -498,8 +498,7 @@ static void hear(struct scene *scene)
     char name[20];
 
     (void)snprintf(name, sizeof name, "heard-%u", pods++);
-    fixture_pod(scene->fixture, name, "100");
-    fixture_run(scene->fixture);
+    fixture_show_pod(scene->fixture, name, "100");
 }
 
 static void end_pod(struct scene *scene)
@@ -564,8 +563,7 @@ SCENE_TEST(who_does_not_know_all_pods_takes_no_key_away)
 SCENE_TEST(a_reservation_in_doubt_keeps_the_key)
 {
     run(scene);
-    fixture_pod(scene->fixture, "doubt", "300");
-    fixture_run(scene->fixture);
+    fixture_show_pod(scene->fixture, "doubt", "300");
     scene->fixture->lose_requests = true;
     (void)fixture_bind_begin(scene->fixture, "doubt", "n1");
     fixture_pass(scene->fixture, 5000);
@@ -821,8 +819,7 @@ SCENE_TEST(a_full_keyring_has_a_way_out)
     for (size_t n = 1; n < KEYRING_MAX; n++) {
         char name[20];
         (void)snprintf(name, sizeof name, "p%zu", n);
-        fixture_pod(scene->fixture, name, "10");
-        fixture_run(scene->fixture);
+        fixture_show_pod(scene->fixture, name, "10");
         assert_string_equal(fixture_bind(scene->fixture, name, "n1"), "");
         fixture_run(scene->fixture);
         (void)keyring_list(scene->keyring, key);

@@ -51,8 +51,7 @@ APP_TEST(a_pod_counts_once_however_often_it_is_seen_and_asked_about)
 {
     const int64_t before = counted();
 
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     assert_int_equal(counted(), before + 1);
     for (int i = 0; i < 5; i++)
         (void)fixture_filter(fixture, "a", "n1 n2");
@@ -88,8 +87,7 @@ APP_TEST(only_pods_that_ask_for_shares_count)
     fixture_pod_of(fixture, "cpu", "\"cpu\":\"2\"", NULL, NULL);
     fixture_pod_of(fixture, "whole", "\"nvidia.com/gpu\":\"1\"", NULL, NULL);
     fixture_pod(fixture, "zero", "0");
-    fixture_pod(fixture, "wrong", "1500");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "wrong", "1500");
     assert_int_equal(counted(), before);
     fixture_bound_pod(fixture, "bound", "300", "n1"); /* by whomever */
     fixture_run(fixture);
@@ -105,8 +103,7 @@ APP_TEST(the_policy_takes_up_what_was_learned)
     assert_true(weight(fixture, 250) > 0); /* the cold start */
     for (uint32_t i = 0; i < TALLY_COLD; i++) {
         (void)snprintf(name, sizeof name, "p%u", i);
-        fixture_pod(fixture, name, "300");
-        fixture_run(fixture);
+        fixture_show_pod(fixture, name, "300");
         if (i + 1 == TALLY_STEP_MIN)
             assert_int_equal(weight(fixture, 300), TALLY_STEP_MIN * TALLY_WEIGHT);
     }
@@ -116,8 +113,7 @@ APP_TEST(the_policy_takes_up_what_was_learned)
 APP_TEST(the_workload_is_known_under_every_policy)
 {
     fixture_pod(fixture, "a", "300");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "300");
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     assert_int_equal(snapshot->context->kind, POLICY_BINPACK);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
@@ -178,11 +174,9 @@ APP_TEST(pods_that_came_while_nobody_looked_count)
     writer_end(fixture->parts.writer);
     fixture_pass(fixture, 2000);
     fixture_restart(fixture);
-    fixture_pod(fixture, "c", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "c", "300");
     assert_int_equal(counted(), before + 3);
-    fixture_pod(fixture, "d", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "d", "300");
     assert_int_equal(counted(), before + 4);
 }
 

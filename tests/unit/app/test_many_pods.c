@@ -173,8 +173,7 @@ APP_TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much)
     CLEANUP(arena_done) struct arena arena;
 
     crowd(fixture, ENOUGH);
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     assert_non_null(record->request);
     (void)fixture_filter(fixture, "a", "");
@@ -345,11 +344,9 @@ APP_TEST(a_bound_pod_whose_request_found_no_room_holds_its_share)
     assert_null(known(fixture, "x")->request);
     assert_int_equal(fixture_taken(fixture, "n2"), 300);
     fixture_annotate(fixture, "x", "\"other\":\"thing\"");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n2"), 300);
+    assert_taken(fixture, "n2", 300);
     fixture_delete_pod(fixture, "x");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n2"), 0);
+    assert_taken(fixture, "n2", 0);
 }
 
 static void tell_long(struct app_fixture *fixture, unsigned number, size_t bytes)
@@ -405,8 +402,7 @@ APP_TEST(while_bindings_fill_their_memory_no_more_are_made)
 {
     char *large = xmalloc(OUTBOX_BYTES_MAX);
 
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     memset(large, 'x', OUTBOX_BYTES_MAX);
     assert_int_equal(outbox_bytes(fixture->app.outbox), 0);
     const struct outbox_binding binding = {.uid = "u",

@@ -133,8 +133,7 @@ FIXTURE_TEST(a_node_without_any_plugin_is_as_ever)
     fixture_delete_node(fixture, "gpu");
     fixture_run(fixture);
     make_node(fixture, "gpu", "\"cpu\":\"8\"");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "300");
     assert_true(fits(fixture, "b"));
     offers(fixture, "\"0\"", "\"0\""); /* of another plugin's past, before we came */
     assert_true(fits(fixture, "b"));

@@ -60,7 +60,7 @@ static int set_up(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
-static bool passes(const char *answer, const char *node)
+static bool names(const char *answer, const char *node)
 {
     char name[64];
 
@@ -68,14 +68,20 @@ static bool passes(const char *answer, const char *node)
     return strstr(answer, name) != NULL;
 }
 
+static bool passes(struct app_fixture *fixture, const char *pod, const char *node)
+{
+    fixture_run(fixture);
+    return names(fixture_filter(fixture, pod, node), node);
+}
+
 static void assert_refused(struct app_fixture *fixture, const char *pod, const char *node,
                            const char *text)
 {
+    fixture_run(fixture);
     const char *answer = fixture_filter(fixture, pod, node);
-
     if (strstr(answer, text) == NULL)
         fail_msg("%s does not say \"%s\"", answer, text);
-    assert_false(passes(answer, node));
+    assert_false(names(answer, node));
 }
 
 /* Wake-ups that are due come within seconds. */
@@ -156,10 +162,9 @@ FIXTURE_TEST(a_rule_decides_in_filter_and_bind)
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "part", "300");
     fixture_pod(fixture, "whole", "1000");
-    fixture_run(fixture);
     assert_refused(fixture, "part", "n1", NIGHT_REFUSES);
-    assert_true(passes(fixture_filter(fixture, "part", "n2"), "n2"));
-    assert_true(passes(fixture_filter(fixture, "whole", "n1"), "n1"));
+    assert_true(passes(fixture, "part", "n2"));
+    assert_true(passes(fixture, "whole", "n1"));
     /* kube-scheduler may bring any node. */
     assert_non_null(strstr(fixture_bind(fixture, "part", "n1"), NIGHT_REFUSES));
     assert_string_equal(fixture_bind(fixture, "whole", "n1"), "");
@@ -168,10 +173,9 @@ FIXTURE_TEST(a_rule_decides_in_filter_and_bind)
 
 FIXTURE_TEST(a_rule_decides_for_its_namespaces)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     decide_by(fixture, "rules:\n  - {name: others, namespaces: [ml-*], whole: true}\n");
-    assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+    assert_true(passes(fixture, "a", "n1"));
     decide_by(fixture, "rules:\n  - {name: ours, namespaces: [def*], min: 400}\n");
     assert_refused(fixture, "a", "n1", "policy rule 1 (ours): shares of at least 400 milli here");
 }
@@ -181,8 +185,7 @@ FIXTURE_TEST(a_rule_decides_in_prioritize)
     CLEANUP(strbuf_done) struct strbuf body;
 
     decide_by(fixture, NIGHT);
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     strbuf_init(&body);
     strbuf_str(&body, "{\"Pod\":");
     add_object(fixture, "a", &body);
@@ -220,8 +223,7 @@ FIXTURE_TEST(a_rule_decides_about_a_node_that_is_only_shown)
     struct strbuf body;
 
     decide_by(fixture, NIGHT);
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     for (int i = 0; i < 2; i++) {
         strbuf_init(&body);
         strbuf_str(&body, "{\"Pod\":");
@@ -245,8 +247,7 @@ FIXTURE_TEST(what_runs_goes_on_whatever_the_rules_say)
     decide_by(fixture, NIGHT);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     fixture_bound_pod(fixture, "by-hand", "200", "n1"); /* adopted, not granted */
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 500);
+    assert_taken(fixture, "n1", 500);
     fixture_restart_and_run(fixture);
     assert_int_equal(fixture_taken(fixture, "n1"), 500);
 }
@@ -256,7 +257,6 @@ FIXTURE_TEST(a_label_decides_at_once)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     const uint32_t wake_ups = wake_ups_of(fixture);
     const uint64_t newest = store_newest(fixture->app.store);
@@ -274,19 +274,17 @@ FIXTURE_TEST(who_waits_for_a_window_is_woken_when_it_ends)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     assert_told_last(fixture, "\"holding\":[1]");
     const uint32_t entries = told(fixture);
     fixture->wall_ms = INT64_C(1700035200000) - 500; /* 08:00 */
-    fixture_run(fixture);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     const uint32_t wake_ups = fixture->wake_ups;
     fixture_pass(fixture, 500);
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
     assert_int_equal(told(fixture), entries + 1);
     assert_told_last(fixture, "\"holding\":[]} {}");
-    assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+    assert_true(passes(fixture, "a", "n1"));
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
@@ -296,10 +294,8 @@ FIXTURE_TEST(a_window_begins_again)
     fixture_pod(fixture, "a", "300");
     for (int64_t day = 0; day < 3; day++) {
         fixture->wall_ms = INT64_C(1700035200000) + day * 24 * HOUR_MS;
-        fixture_run(fixture);
-        assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+        assert_true(passes(fixture, "a", "n1"));
         fixture->wall_ms += 12 * (int64_t)HOUR_MS;
-        fixture_run(fixture);
         assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     }
     assert_int_equal(told(fixture), 2 + 6);
@@ -311,10 +307,8 @@ FIXTURE_TEST(a_step_of_the_wall_clock_is_followed)
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     fixture->wall_ms += 12 * (int64_t)HOUR_MS;
-    fixture_run(fixture);
-    assert_true(passes(fixture_filter(fixture, "a", "n1"), "n1"));
+    assert_true(passes(fixture, "a", "n1"));
     fixture->wall_ms -= 12 * (int64_t)HOUR_MS;
-    fixture_run(fixture);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
 }
 
@@ -333,8 +327,7 @@ FIXTURE_TEST(the_writer_does_not_sleep_through_a_change)
 FIXTURE_TEST(binds_behind_a_change_are_decided_by_it)
 {
     fixture_pod(fixture, "a", "300");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "300");
     struct fixture_call *before = fixture_bind_begin(fixture, "a", "n1");
     fixture_policy(fixture, document(NIGHT));
     fixture_run(fixture);
@@ -348,7 +341,6 @@ FIXTURE_TEST(another_document_is_told_and_wakes_who_waits)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     const uint32_t wake_ups = wake_ups_of(fixture);
     const uint32_t entries = told(fixture);
@@ -358,7 +350,6 @@ FIXTURE_TEST(another_document_is_told_and_wakes_who_waits)
     assert_told_last(fixture, "\"policy\":\"test.yaml\",\"digest\":\"");
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     fixture_pod(fixture, "b", "250");
-    fixture_run(fixture);
     assert_refused(fixture, "b", "n1", "policy rule 1 (pool): shares in steps of 100 milli here");
 }
 
@@ -371,15 +362,13 @@ FIXTURE_TEST(a_process_says_by_what_it_begins_to_decide)
     assert_int_equal(told(fixture), 3);
     assert_told_last(fixture, "\"holding\":[1]");
     fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
 }
 
 /* Rules that the journal could not name do not decide yet, and nothing is granted meanwhile. */
 FIXTURE_TEST(a_change_waits_for_the_disk)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->disk_full = true;
     decide_by(fixture, NIGHT);
     assert_false(app_ready(&fixture->app, NULL));
@@ -399,6 +388,7 @@ FIXTURE_TEST(a_change_waits_for_the_disk)
 
 static uint32_t idle_hosts(struct app_fixture *fixture)
 {
+    fixture_run(fixture);
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     return snapshot->context->idle[0];
 }
@@ -430,8 +420,8 @@ HOSTS_TEST(the_last_idle_host_is_kept_for_pods_of_several_gpus)
     fixture_grant(fixture, "p", "300", "a");
     assert_int_equal(idle_hosts(fixture), 1);
     assert_non_null(strstr(fixture_bind(fixture, "q", "b"), "reserve: "));
-    assert_false(passes(fixture_filter(fixture, "q", "b"), "b"));
-    assert_true(passes(fixture_filter(fixture, "big", "b"), "b"));
+    assert_false(passes(fixture, "q", "b"));
+    assert_true(passes(fixture, "big", "b"));
     assert_string_equal(fixture_bind(fixture, "q", "a"), ""); /* it is not idle */
     assert_string_equal(fixture_bind(fixture, "big", "b"), "");
     assert_int_equal(idle_hosts(fixture), 0);
@@ -450,14 +440,13 @@ HOSTS_TEST(one_more_idle_host_wakes_who_waits_for_any)
     assert_int_equal(idle_hosts(fixture), 1);
     fixture_pod_of(fixture, "q", "\"nvidia.com/vgpu\":\"300\"",
                    "\"milligpu.io/gpu-model\":\"A100\"", NULL);
-    fixture_run(fixture);
-    assert_false(passes(fixture_filter(fixture, "q", "b"), "b"));
+    assert_false(passes(fixture, "q", "b"));
     const uint32_t wake_ups = wake_ups_of(fixture);
     fixture_end_pod(fixture, "p");
     assert_int_equal(wake_ups_of(fixture), wake_ups + 1);
     assert_int_equal(idle_hosts(fixture), 2);
-    assert_false(passes(fixture_filter(fixture, "q", "a"), "a"));
-    assert_true(passes(fixture_filter(fixture, "q", "b"), "b"));
+    assert_false(passes(fixture, "q", "a"));
+    assert_true(passes(fixture, "q", "b"));
     assert_string_equal(fixture_bind(fixture, "q", "b"), "");
 }
 
@@ -466,16 +455,12 @@ HOSTS_TEST(idle_hosts_are_counted_through_the_life_of_nodes)
     decide_by(fixture, RESERVE);
     assert_int_equal(idle_hosts(fixture), 2);
     fixture_annotate_node(fixture, "a", "\"milligpu.io/cordon\":\"all\"");
-    fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 1);
     fixture_annotate_node(fixture, "a", "\"milligpu.io/cordon\":null");
-    fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 2);
     fixture_label_node(fixture, "a", "\"pool\":\"small\"");
-    fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 1);
     fixture_delete_node(fixture, "b");
-    fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 0);
     fixture_label_node(fixture, "a", "\"pool\":\"big\"");
     fixture_restart_and_run(fixture);
@@ -490,10 +475,9 @@ static void kept_while(struct app_fixture *fixture, const char *begins, const ch
     decide_by(fixture, RESERVE);
     fixture_change_node(fixture, "b", begins);
     fixture_pod(fixture, "p", "300");
-    fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 1);
     assert_non_null(strstr(fixture_bind(fixture, "p", "a"), "reserve: "));
-    assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
+    assert_false(passes(fixture, "p", "a"));
     (void)wake_ups_of(fixture); /* what was owed goes first */
     const uint32_t owed = wake_ups_of(fixture);
     fixture_annotate_node(fixture, "b", "\"heartbeat\":\"1\"");
@@ -501,7 +485,7 @@ static void kept_while(struct app_fixture *fixture, const char *begins, const ch
     fixture_change_node(fixture, "b", ends);
     assert_int_equal(wake_ups_of(fixture), owed + 1);
     assert_int_equal(idle_hosts(fixture), 2);
-    assert_true(passes(fixture_filter(fixture, "p", "a"), "a"));
+    assert_true(passes(fixture, "p", "a"));
     assert_string_equal(fixture_bind(fixture, "p", "a"), "");
 }
 
@@ -521,8 +505,7 @@ HOSTS_TEST(a_host_that_is_no_reserve_is_granted)
     decide_by(fixture, RESERVE);
     fixture_change_node(fixture, "b", "\"unschedulable\":true");
     fixture_pod(fixture, "p", "300");
-    fixture_run(fixture);
-    assert_true(passes(fixture_filter(fixture, "p", "b"), "b"));
+    assert_true(passes(fixture, "p", "b"));
     assert_string_equal(fixture_bind(fixture, "p", "b"), "");
 }
 
@@ -532,29 +515,26 @@ HOSTS_TEST(a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes)
     fixture_change_node(fixture, "b", TAINTED);
     fixture_pod(fixture, "p", "300");
     fixture_pod(fixture, "q", "300");
-    fixture_run(fixture);
-    assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
+    assert_false(passes(fixture, "p", "a"));
     (void)wake_ups_of(fixture); /* what was owed goes first */
     const uint32_t owed = wake_ups_of(fixture);
     fixture_change_pod(fixture, "q",
                        "\"tolerations\":[{\"key\":\"team\",\"operator\":\"Exists\"}]");
     assert_int_equal(wake_ups_of(fixture), owed + 1);
     assert_int_equal(idle_hosts(fixture), 2);
-    assert_true(passes(fixture_filter(fixture, "p", "a"), "a"));
+    assert_true(passes(fixture, "p", "a"));
     /* Bound or not, it is a pod that holds a share. */
     assert_string_equal(fixture_bind(fixture, "q", "b"), "");
     fixture_run(fixture);
     fixture_delete_pod(fixture, "q");
-    fixture_run(fixture);
     assert_int_equal(idle_hosts(fixture), 1);
-    assert_false(passes(fixture_filter(fixture, "p", "a"), "a"));
+    assert_false(passes(fixture, "p", "a"));
 }
 
 HOSTS_TEST(a_grant_that_is_taken_back_leaves_the_host_idle)
 {
     decide_by(fixture, RESERVE);
-    fixture_pod(fixture, "p", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "p", "300");
     fixture->disk_full = true;
     assert_string_not_equal(fixture_bind(fixture, "p", "a"), "");
     assert_int_equal(idle_hosts(fixture), 2);

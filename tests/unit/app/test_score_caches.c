@@ -205,8 +205,7 @@ TEST(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod)
 
     strbuf_init(&body);
     fixture_pod(fixture, "a", "300");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "300");
     (void)judged();
     (void)fixture_filter(fixture, "a", names);
     struct score_cache_counts counts = judged();
@@ -235,8 +234,7 @@ TEST(binpack_judges_nothing)
 {
     struct app_fixture *fixture = daemon_of("binpack");
 
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     (void)judged();
     (void)fixture_filter(fixture, "a", names);
     assert_int_equal(judged().made, 0);

@@ -127,8 +127,7 @@ SCENE_TEST(on_a_node_with_an_agent_it_demands_the_agent)
     agent_comes(scene->fixture, "");
     fixture_pod(scene->fixture, "p", "300");
     fixture_pod(scene->fixture, "q", "300");
-    fixture_pod(scene->fixture, "zero", "0");
-    fixture_run(scene->fixture);
+    fixture_show_pod(scene->fixture, "zero", "0");
     const uint32_t woken = scene->fixture->wake_ups;
     assert_string_equal(fixture_bind(scene->fixture, "p", "n1"), "");
     assert_true(believes(scene, "p", "n1"));
@@ -208,8 +207,7 @@ SCENE_TEST(a_restart_signs_the_same)
     struct app_fixture *fixture = scene->fixture;
 
     agent_comes(fixture, "1.0");
-    fixture_pod(fixture, "p", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "p", "300");
     fixture->lose_requests = true;
     (void)fixture_bind_begin(fixture, "p", "n1");
     fixture_run(fixture);
@@ -240,8 +238,7 @@ SCENE_TEST(a_key_that_is_not_published_signs_nothing)
     agent_comes(fixture, "");
     fixture_pod(fixture, "p", "300");
     fixture_pod(fixture, "q", "300");
-    fixture_pod(fixture, "zero", "0");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "zero", "0");
     assert_non_null(strstr(fixture_bind(fixture, "p", "n1"), "not ready: the node has an agent"));
     assert_string_equal(fixture_bind(fixture, "zero", "n1"), "");
     assert_string_equal(fixture_bind(fixture, "q", "n2"), "");
@@ -296,8 +293,7 @@ SCENE_TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now)
                      "\"milligpu.io/gpu-count\":\"7\",\"milligpu.io/gpu-model\":\"H100\"");
     lose_ledger(scene, scene->keyring);
     assert_int_equal(fixture_taken(scene->fixture, "n1"), 750);
-    fixture_pod(scene->fixture, "next", "900");
-    fixture_run(scene->fixture);
+    fixture_show_pod(scene->fixture, "next", "900");
     assert_non_null(strstr(fixture_bind(scene->fixture, "next", "n1"), "no GPU with 900 milli"));
     /* Without a key nothing is proven: it is adopted by what it asks for. */
     lose_ledger(scene, NULL);
@@ -323,8 +319,7 @@ SCENE_TEST(a_signature_proves_its_own_pod_node_and_bytes_only)
                    escaped.data, signature);
     fixture_delete_pod(fixture, "p");
     fixture_pod_of(fixture, "copy", "\"nvidia.com/vgpu\":\"100\"", notes, "n1");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 100);
+    assert_taken(fixture, "n1", 100);
     lose_ledger(scene, scene->keyring);
     assert_int_equal(fixture_taken(fixture, "n1"), 100);
     fixture_delete_pod(fixture, "copy");

@@ -37,8 +37,7 @@ static void hide(struct app_fixture *fixture, const char *pod)
 
 static void a_tenants_pod_on(struct app_fixture *fixture, const char *node)
 {
-    fixture_pod(fixture, "a", "800");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "800");
     assert_string_equal(fixture_bind(fixture, "a", node), "");
     fixture_run(fixture);
     hide(fixture, "a");
@@ -47,8 +46,7 @@ static void a_tenants_pod_on(struct app_fixture *fixture, const char *node)
 static void nobody_gets_the_share_of_a_on_n1(struct app_fixture *fixture)
 {
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
-    fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "800");
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "no GPU with 800 milli free"));
     assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
@@ -74,22 +72,18 @@ APP_TEST(a_pod_with_an_unreadable_annotation_keeps_its_share_over_a_410)
 APP_TEST(its_end_is_heard)
 {
     a_tenants_pod_on(fixture, "n1");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    assert_taken(fixture, "n1", 800);
     fixture_end_pod(fixture, "a");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_taken(fixture, "n1", 0);
 }
 
 APP_TEST(its_deletion_is_heard)
 {
     a_tenants_pod_on(fixture, "n1");
     fixture_terminate_pod(fixture, "a");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 800); /* a deletion timestamp frees nothing */
+    assert_taken(fixture, "n1", 800); /* a deletion timestamp frees nothing */
     fixture_delete_pod(fixture, "a");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_taken(fixture, "n1", 0);
 }
 
 APP_TEST(with_a_lost_ledger_its_allocation_is_believed)
@@ -105,8 +99,7 @@ APP_TEST(a_stranger_that_cannot_be_read_closes_its_node)
 {
     fixture_pod_of(fixture, "x", "\"nvidia.com/vgpu\":\"200\"",
                    "\"milligpu.io/gpu-count\":\"\\u0000\"", "n1");
-    fixture_pod(fixture, "b", "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "100");
     assert_non_null(
         strstr(fixture_bind(fixture, "b", "n1"), "unplaced: no GPU with 100 milli free"));
     fixture_delete_pod(fixture, "x");
@@ -146,8 +139,7 @@ APP_TEST(a_waiting_pod_is_refused_with_the_field)
 /* Its request was read and its Binding is on its way; then the tenant makes it unreadable. */
 APP_TEST(a_binding_that_landed_is_seen_whatever_became_of_the_pod)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->lose_answers = true;
     (void)fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 1000);
@@ -176,8 +168,7 @@ APP_TEST(a_schedulers_name_may_be_of_any_length)
     assert_int_equal(fake_apiserver_request(fixture->app.fake, "POST",
                                             "/api/v1/namespaces/default/pods", text_of(body), &out),
                      201);
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 700);
+    assert_taken(fixture, "n1", 700);
 }
 
 APP_TEST(the_last_of_many_containers_is_counted)
@@ -198,8 +189,7 @@ APP_TEST(the_last_of_many_containers_is_counted)
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &out),
                      201);
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 700);
+    assert_taken(fixture, "n1", 700);
 }
 
 APP_TEST(more_asking_containers_than_we_grant_close_their_node)
@@ -220,8 +210,7 @@ APP_TEST(more_asking_containers_than_we_grant_close_their_node)
                                             "/api/v1/namespaces/default/pods",
                                             (struct text){body.data, body.len}, &out),
                      201);
-    fixture_pod(fixture, "b", "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "100");
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "unplaced"));
 }
 
@@ -237,8 +226,7 @@ APP_TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing)
     fixture_pod(fixture, "b", "100");
     fixture_grant(fixture, "a", "300", "n1");
     hide_gpus(fixture);
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_taken(fixture, "n1", 300);
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "no GPU with 100 milli free"));
 
     annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/gpus\":null");
@@ -267,8 +255,7 @@ APP_TEST(a_node_that_cannot_be_read_is_not_gone_after_a_restart)
 APP_TEST(a_cordon_that_cannot_be_read_closes)
 {
     annotate(fixture, "/api/v1/nodes/n1", "\"milligpu.io/cordon\":\"\\u0000\"");
-    fixture_pod(fixture, "b", "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "100");
     assert_non_null(
         strstr(fixture_bind(fixture, "b", "n1"), "cordoned: no GPU with 100 milli free"));
     assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
@@ -424,8 +411,7 @@ static uint32_t lines_about(struct app_fixture *fixture, int times)
 
 APP_TEST(what_cannot_be_read_is_said_once_and_counted_always)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     hide(fixture, "a");
     const int64_t before = unreadable_pods();
     assert_int_equal(lines_about(fixture, 50), 1);

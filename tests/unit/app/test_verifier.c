@@ -190,8 +190,7 @@ VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
 /* A Binding that was on its way is answered by what the API server says. */
 VERIFIER_TEST(what_was_promised_before_is_kept)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     (void)writer_step(fixture->parts.writer, 0);
     safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
@@ -281,8 +280,7 @@ VERIFIER_TEST(a_ledger_in_memory_has_no_bundle)
 
     verifier(fixture);
     assert_false(atomic_load(&fixture->app.health.safe_mode));
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->contradict = true;
     assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "safe mode"));
     verifier(fixture);

@@ -31,8 +31,7 @@ static void move(struct app_fixture *fixture, const char *name)
 /* Pod a holds 700 on n1, and nobody knows what became of its Binding. */
 static struct fixture_call *doubt(struct app_fixture *fixture)
 {
-    fixture_pod(fixture, "a", "700");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 5000);
@@ -44,8 +43,7 @@ static struct fixture_call *doubt(struct app_fixture *fixture)
 
 APP_TEST(a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     struct fixture_call *twice = fixture_bind_begin(fixture, "a", "n1");
     move(fixture, "a"); /* the watch has not shown it */
@@ -60,8 +58,7 @@ APP_TEST(a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound)
 
 APP_TEST(the_new_version_is_on_disk_before_it_is_sent)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     (void)fixture_bind_begin(fixture, "a", "n1");
     (void)writer_step(fixture->parts.writer, 0);
     const uint64_t first = version_on_n1(fixture);
@@ -73,8 +70,7 @@ APP_TEST(the_new_version_is_on_disk_before_it_is_sent)
 
 APP_TEST(where_the_new_version_cannot_be_written_nothing_is_sent)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     (void)writer_step(fixture->parts.writer, 0);
     move(fixture, "a");
@@ -92,8 +88,7 @@ APP_TEST(where_the_new_version_cannot_be_written_nothing_is_sent)
 
 APP_TEST(a_pod_gets_what_it_asks_for_when_it_is_bound)
 {
-    fixture_pod(fixture, "a", "600");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "600");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_annotate(fixture, "a", "\"milligpu.io/gpu-count\":\"2\""); /* n1 has one GPU */
     fixture_run_deaf(fixture);
@@ -108,8 +103,7 @@ APP_TEST(a_pod_gets_what_it_asks_for_when_it_is_bound)
 
 APP_TEST(a_pod_that_asks_for_what_nobody_may_have_now_is_refused)
 {
-    fixture_pod(fixture, "a", "600");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "600");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_annotate(fixture, "a", "\"milligpu.io/gpu-count\":\"many\"");
     fixture_run_deaf(fixture);
@@ -119,8 +113,7 @@ APP_TEST(a_pod_that_asks_for_what_nobody_may_have_now_is_refused)
 
 APP_TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged)
 {
-    fixture_pod(fixture, "zero", "0");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "zero", "0");
     struct fixture_call *call = fixture_bind_begin(fixture, "zero", "n1");
     move(fixture, "zero");
     fixture_run_deaf(fixture);
@@ -131,8 +124,7 @@ APP_TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged)
 
 APP_TEST(a_pod_that_has_gone_meanwhile_is_not_brought_back)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     struct pod_record *known = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     struct message *outcome = message_new(MESSAGE_OUTCOME);
     const char *uid = arena_copy(&outcome->arena, text_of(known->uid));
@@ -184,8 +176,7 @@ APP_TEST(a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt)
 
 APP_TEST(what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards)
 {
-    fixture_pod(fixture, "a", "700");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_run(fixture);
@@ -333,8 +324,7 @@ static void reserve_as_before(struct app_fixture *fixture)
 
 APP_TEST(a_reservation_of_an_older_ledger_ends_as_it_did)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     reserve_as_before(fixture);
     move(fixture, "a"); /* the Binding sent for it may have named no version */
     fixture_pass(fixture, 80000);
@@ -345,8 +335,7 @@ APP_TEST(a_reservation_of_an_older_ledger_ends_as_it_did)
 
 APP_TEST(a_reservation_of_an_older_ledger_is_sent_as_it_was)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     reserve_as_before(fixture);
     move(fixture, "a");
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");

@@ -30,15 +30,13 @@ static long long shown(struct app_fixture *fixture, const char *series)
 
 static void refuse(struct app_fixture *fixture, const char *pod, const char *milli)
 {
-    fixture_pod(fixture, pod, milli);
-    fixture_run(fixture);
+    fixture_show_pod(fixture, pod, milli);
     assert_null(strstr(fixture_filter(fixture, pod, "n1 n2"), "\"NodeNames\":[\"n"));
 }
 
 static void bind(struct app_fixture *fixture, const char *pod, const char *milli, const char *node)
 {
-    fixture_pod(fixture, pod, milli);
-    fixture_run(fixture);
+    fixture_show_pod(fixture, pod, milli);
     assert_string_equal(fixture_bind(fixture, pod, node), "");
 }
 
@@ -107,8 +105,7 @@ APP_TEST(only_models_that_a_pod_takes_are_room_for_it)
 /* There is room in one piece, and no bind comes: another plugin refuses the nodes. */
 APP_TEST(an_offer_without_a_bind_waits_with_room)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     (void)fixture_filter(fixture, "a", "n1 n2");
     assert_int_equal(shown(fixture, "milligpu_waiting_pods{reason=\"offered\"}"), 0);
     fixture_pass(fixture, MINUTE_MS);

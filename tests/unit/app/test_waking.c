@@ -30,8 +30,7 @@ static const char *widen(struct app_fixture *fixture)
         used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > 1 ? " " : "", name);
     }
     fixture->settings.shortlist = 2;
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     return names;
 }
 
@@ -231,8 +230,7 @@ static int commit_that_fails(void *ctx, struct err *err)
 APP_TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken)
 {
     fixture_pod(fixture, "a", "800");
-    fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "800");
     fixture_pass(fixture, 2000);
     fixture->app.store_ops.commit = commit_that_fails;
     fixture->disk_full = true;
@@ -269,8 +267,7 @@ APP_TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written)
 APP_TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation)
 {
     fixture_pod(fixture, "a", "800");
-    fixture_pod(fixture, "b", "800");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "800");
     fixture_pass(fixture, 2000);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     (void)writer_step(fixture->parts.writer, 0); /* reserved, and not yet sent */
@@ -284,8 +281,7 @@ APP_TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation)
 
 APP_TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits)
 {
-    fixture_pod(fixture, "b", "2000");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "2000");
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "Nodes"));
     fixture_pass(fixture, 2000);
     uint32_t wake_ups = fixture->wake_ups;
@@ -479,8 +475,7 @@ APP_TEST(a_condition__that_changes_wakes_nobody)
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
     fixture_bound_pod(fixture, "on-2", "1000", "n2");
     fixture_pod(fixture, "a", "300");
-    fixture_pod(fixture, "unasked", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "unasked", "300");
     (void)fixture_filter(fixture, "a", "n1 n2");
     fixture_pass(fixture, 3000);
     const uint32_t wake_ups = fixture->wake_ups;

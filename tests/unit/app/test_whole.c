@@ -36,8 +36,7 @@ static size_t reservations(struct app_fixture *fixture)
 FIXTURE_TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out)
 {
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
-    fixture_pod(fixture, "a", "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "100");
     const uint32_t commits = fixture->commits;
     struct fixture_call *call = fixture_bind_begin(fixture, "w", "n1");
     (void)writer_step(fixture->parts.writer, 0);
@@ -80,8 +79,7 @@ FIXTURE_TEST(of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound)
 FIXTURE_TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node)
 {
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
-    fixture_pod(fixture, "a", "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "100");
     fixture->lose_requests = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "w", "n1");
     fixture_pass(fixture, 20000);
@@ -117,8 +115,7 @@ FIXTURE_TEST(a_pod_of_both_resources_holds_both_whoever_bound_it)
 {
     for (int bound = 0; bound < 2; bound++) {
         fixture_pod_of(fixture, "b", BOTH, NULL, bound > 0 ? "n1" : NULL);
-        fixture_pod(fixture, "a", "100");
-        fixture_run(fixture);
+        fixture_show_pod(fixture, "a", "100");
         if (bound == 0)
             assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
         assert_int_equal(held(fixture), 1);

@@ -16,8 +16,7 @@
 
 APP_TEST(a_bind_ends_on_the_api_server_and_in_the_ledger)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"n1\""));
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     assert_string_equal(fixture_where(fixture, "a"), "n1");
@@ -39,8 +38,7 @@ APP_TEST(a_pod_that_the_watch_has_not_shown_is_fetched)
 APP_TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it)
 {
     fixture_pod(fixture, "a", "600");
-    fixture_pod(fixture, "b", "600");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "600");
     struct fixture_call *a = fixture_bind_begin(fixture, "a", "n1");
     struct fixture_call *b = fixture_bind_begin(fixture, "b", "n1");
     fixture_run(fixture);
@@ -67,8 +65,7 @@ APP_TEST(binds_that_come_together_are_one_commit)
 
 APP_TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     struct fixture_call *first = fixture_bind_begin(fixture, "a", "n1");
     struct fixture_call *second = fixture_bind_begin(fixture, "a", "n1");
     struct fixture_call *elsewhere = fixture_bind_begin(fixture, "a", "n2");
@@ -81,8 +78,7 @@ APP_TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes)
 
 APP_TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->disk_full = true;
     assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "disk is full"));
     assert_int_equal(fixture->bindings, 0);
@@ -93,8 +89,7 @@ APP_TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails)
 
 APP_TEST(a_disk_that_heals_needs_no_restart)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->disk_full = true;
     (void)fixture_bind(fixture, "a", "n1");
     fixture_pass(fixture, 3000);
@@ -167,8 +162,7 @@ APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
     fake_apiserver_compact(fixture->app.fake);
     fixture_break(fixture, &once);
     for (int i = 0; i < 40; i++) {
-        fixture_run(fixture);
-        assert_int_equal(fixture_taken(fixture, "n2"), 700);
+        assert_taken(fixture, "n2", 700);
         fixture->now_ms += 100;
     }
     assert_int_equal(fixture->struck, 1);
@@ -180,8 +174,7 @@ APP_TEST(readiness_returns_when_all_that_was_kept_is_written)
 {
     const struct fixture_fault once = {.point = POINT_COMMIT, .nth = 1};
 
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture_bound_pod(fixture, "x", "500", "n2");
     fixture_break(fixture, &once);
     fixture_run(fixture);
@@ -196,8 +189,7 @@ APP_TEST(readiness_returns_when_all_that_was_kept_is_written)
 APP_TEST(a_contradiction_of_the_database_stops_granting)
 {
     fixture_pod(fixture, "a", "300");
-    fixture_pod(fixture, "b", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "b", "300");
     fixture->contradict = true;
     struct fixture_call *a = fixture_bind_begin(fixture, "a", "n1");
     struct fixture_call *b = fixture_bind_begin(fixture, "b", "n1");
@@ -210,8 +202,7 @@ APP_TEST(a_contradiction_of_the_database_stops_granting)
 
 APP_TEST(a_lost_answer_is_never_granted_twice)
 {
-    fixture_pod(fixture, "a", "700");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "700");
     fixture->lose_answers = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 1000);
@@ -224,8 +215,7 @@ APP_TEST(a_lost_answer_is_never_granted_twice)
 
 APP_TEST(a_binding_without_any_answer_stays_in_doubt_on_its_node)
 {
-    fixture_pod(fixture, "a", "700");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 5000);
@@ -247,8 +237,7 @@ APP_TEST(a_second_bind_that_cannot_be_sent_takes_no_doubt_away)
     const struct fixture_fault fault = {
         .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
 
-    fixture_pod(fixture, "a", "700");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
     (void)fixture_bind_begin(fixture, "a", "n1");
     fixture_pass(fixture, 5000);
@@ -291,18 +280,15 @@ APP_TEST(a_deletion_timestamp_alone_frees_nothing)
 {
     fixture_grant(fixture, "a", "300", "n1");
     fixture_terminate_pod(fixture, "a");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_taken(fixture, "n1", 300);
 }
 
 APP_TEST(a_pod_bound_behind_our_back_is_adopted)
 {
     fixture_bound_pod(fixture, "x", "400", "n1");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 400);
+    assert_taken(fixture, "n1", 400);
     fixture_delete_pod(fixture, "x");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_taken(fixture, "n1", 0);
 }
 
 /* The pod is on no known GPU, and the node accepts no shares meanwhile. */
@@ -316,10 +302,8 @@ APP_TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some)
     assert_int_equal(fixture_taken(fixture, "n3"), 0);
 
     fixture_node(fixture, "n3", "1000"); /* one of the two that y asks for */
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n3"), 1700);
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    assert_taken(fixture, "n3", 1700);
+    fixture_show_pod(fixture, "a", "300");
     assert_string_not_equal(fixture_bind(fixture, "a", "n3"), "");
 
     fixture_node(fixture, "n3", "3000");
@@ -377,8 +361,7 @@ APP_TEST(a_bind_is_no_success_where_another_was_faster)
 {
     CLEANUP(strbuf_done) struct strbuf out;
 
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->lose_requests = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     fixture_run(fixture);
@@ -585,8 +568,7 @@ static void assert_disputed(struct app_fixture *fixture)
 /* Pod a is bound to n1; before: the object as it was. */
 static void bind_a(struct app_fixture *fixture, struct strbuf *before)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     strbuf_init(before);
     fixture_object(fixture, "a", before);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
@@ -672,8 +654,7 @@ APP_TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound)
 
 APP_TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->lose_answers = true;
     (void)fixture_bind_begin(fixture, "a", "n1");
     fixture_run_deaf(fixture);
@@ -705,20 +686,16 @@ APP_TEST(a_node_that_goes_keeps_its_pods_until_they_go_too)
 {
     fixture_grant(fixture, "a", "800", "n1");
     fixture_delete_node(fixture, "n1");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    assert_taken(fixture, "n1", 800);
     fixture_node(fixture, "n1", "1000");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 800);
+    assert_taken(fixture, "n1", 800);
     fixture_delete_pod(fixture, "a");
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 0);
+    assert_taken(fixture, "n1", 0);
 }
 
 APP_TEST(pods_that_ask_nothing_or_0_are_told_apart)
 {
-    fixture_pod(fixture, "zero", "0");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "zero", "0");
     assert_non_null(
         strstr(fixture_filter(fixture, "zero", "n1 n2"), "\"NodeNames\":[\"n1\",\"n2\"]"));
     assert_string_equal(fixture_bind(fixture, "zero", "n2"), "");
@@ -729,8 +706,7 @@ APP_TEST(pods_that_ask_nothing_or_0_are_told_apart)
 /* It holds no share, but it can be in one place only. */
 APP_TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not)
 {
-    fixture_pod(fixture, "zero", "0");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "zero", "0");
     struct fixture_call *here = fixture_bind_begin(fixture, "zero", "n1");
     struct fixture_call *there = fixture_bind_begin(fixture, "zero", "n2");
     fixture_run(fixture);
@@ -741,15 +717,13 @@ APP_TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not)
 APP_TEST(binds_for_who_is_not_there_are_refused)
 {
     assert_non_null(strstr(fixture_bind(fixture, "nobody", "n1"), "unknown_pod"));
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     assert_non_null(strstr(fixture_bind(fixture, "a", "nowhere"), "unknown_node"));
 }
 
 APP_TEST(a_wall_clock_that_steps_back_changes_no_decision)
 {
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->wall_ms -= 3600000;
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
@@ -1066,8 +1040,7 @@ APP_TEST(a_restored_backup_waits_like_a_new_ledger)
     atomic_store(&fixture->app.grace.new_ledger, true);
     atomic_store(&fixture->app.grace.restored_ledger, true);
     atomic_store(&fixture->app.grace.wake_object_existed, true);
-    fixture_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    assert_taken(fixture, "n1", 300);
     assert_false(app_ready(&fixture->app, &why));
     assert_non_null(strstr(why, "restored backup"));
     assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "restored backup"));
@@ -1116,8 +1089,7 @@ APP_TEST(a_ledger_that_cannot_be_claimed_grants_nothing)
 APP_TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once)
 {
     fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: nobody granted it */
-    fixture_pod(fixture, "a", "300");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
     fixture->app.grace.grace_ms = 90000;
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
@@ -1138,8 +1110,7 @@ static void assert_honest_goes_on(struct app_fixture *fixture, const char *on_co
                                   const char *on_honest)
 {
     fixture_pod(fixture, on_copier, "1000");
-    fixture_pod(fixture, on_honest, "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, on_honest, "100");
     assert_string_not_equal(fixture_bind(fixture, on_copier, "a-copier"), "");
     assert_string_equal(fixture_bind(fixture, on_honest, "z-honest"), "");
 }
@@ -1202,8 +1173,7 @@ APP_TEST(where_a_ledger_begins_anew_who_holds_a_gpu_goes_on)
     fixture_run(fixture);
     fixture_pod(fixture, "h1", "1000");
     fixture_pod(fixture, "h2", "100");
-    fixture_pod(fixture, "c2", "100");
-    fixture_run(fixture);
+    fixture_show_pod(fixture, "c2", "100");
     assert_string_equal(fixture_bind(fixture, "h1", "z-honest"),
                         ""); /* the GPU that nobody holds */
     assert_string_not_equal(fixture_bind(fixture, "h2", "z-honest"), "");
