@@ -319,91 +319,59 @@ static bool run(const struct fixture_fault *fault, const char *ledger)
     return struck;
 }
 
-/*
- * once: the distance between calls that fail alone; lasting: between calls from which on all fail.
- * least: with fewer calls the scenario would prove nothing.
- */
-static void every(struct fixture_fault fault, uint32_t once, uint32_t lasting, uint32_t least)
+struct points {
+    struct fixture_fault fault;
+    uint32_t once;    /* distance between calls that fail alone */
+    uint32_t lasting; /* distance between calls from which on all fail */
+    uint32_t least;   /* with fewer calls the scenario would prove nothing */
+};
+
+static void try_points(struct points points)
 {
+    struct fixture_fault fault = points.fault;
+
     for (int i = 0; i < 2; i++) {
         uint32_t runs = 1;
         fault.lasting = i == 1;
         for (fault.nth = 1; run(&fault, ":memory:"); runs++)
-            if ((fault.nth += fault.lasting ? lasting : once) > CALLS_MAX)
+            if ((fault.nth += fault.lasting ? points.lasting : points.once) > CALLS_MAX)
                 fail_msg("%s: there is no end of it", which);
-        if (fault.nth <= least)
+        if (fault.nth <= points.least)
             fail_msg("%s: only %u calls could fail", which, fault.nth - 1);
         print_message("%s: %u runs\n", which, runs);
     }
 }
 
-TEST(every_begin_fails)
+TEST(each_call_of_the_store_fails)
 {
-    every((struct fixture_fault){.point = POINT_BEGIN}, 1, 1, 15);
+    static const struct points row[] = {
+        {{.point = POINT_BEGIN}, 1, 1, 15},      {{.point = POINT_WRITE}, 1, 1, 20},
+        {{.point = POINT_COMMIT}, 1, 1, 15},     {{.point = POINT_MAINTAIN}, 16, 32, 100},
+        {{.point = POINT_LEARN}, 1, 1, 1},       /* it is stored once a minute */
+        {{.point = POINT_KEEP_POLICY}, 1, 1, 1}, /* once in each process */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        try_points(row[i]);
 }
 
-TEST(every_write_fails)
-{
-    every((struct fixture_fault){.point = POINT_WRITE}, 1, 1, 20);
-}
-
-TEST(every_commit_fails)
-{
-    every((struct fixture_fault){.point = POINT_COMMIT}, 1, 1, 15);
-}
-
-TEST(every_housekeeping_fails)
-{
-    every((struct fixture_fault){.point = POINT_MAINTAIN}, 16, 32, 100);
-}
-
-TEST(every_store_of_what_was_learned_fails)
-{
-    every((struct fixture_fault){.point = POINT_LEARN}, 1, 1, 1); /* it is stored once a minute */
-}
-
-TEST(every_keeping_of_the_policy_fails)
-{
-    every((struct fixture_fault){.point = POINT_KEEP_POLICY}, 1, 1, 1); /* once in each process */
-}
-
-TEST(every_request_is_refused_by_the_transport)
-{
-    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_REFUSED}, 1, 7, 15);
-}
-
-TEST(every_request_finds_nobody)
-{
-    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_UNSENT}, 1, 7, 15);
-}
-
-TEST(every_request_is_lost)
-{
-    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_LOST}, 1, 7, 15);
-}
-
-TEST(every_answer_is_lost)
-{
-    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_UNHEARD}, 1, 7, 15);
-}
-
-TEST(every_answer_is_cut_short)
-{
-    every((struct fixture_fault){.point = POINT_REQUEST, .trouble = POINT_SHORT}, 1, 7, 15);
-}
-
-TEST(every_request_is_answered_with_an_error)
+TEST(each_request_fails)
 {
     static const struct {
+        enum fixture_trouble trouble;
         int status;
         uint32_t once;
-    } answer[] = {{500, 1}, {403, 3}, {409, 3}, {503, 3}, {429, 3}, {404, 3}, {401, 3}};
+    } row[] = {{POINT_REFUSED, 0, 1},  {POINT_UNSENT, 0, 1},   {POINT_LOST, 0, 1},
+               {POINT_UNHEARD, 0, 1},  {POINT_SHORT, 0, 1},    {POINT_STATUS, 500, 1},
+               {POINT_STATUS, 403, 3}, {POINT_STATUS, 409, 3}, {POINT_STATUS, 503, 3},
+               {POINT_STATUS, 429, 3}, {POINT_STATUS, 404, 3}, {POINT_STATUS, 401, 3}};
 
-    for (size_t i = 0; i < ARRAY_LEN(answer); i++)
-        every((struct fixture_fault){.point = POINT_REQUEST,
-                                     .trouble = POINT_STATUS,
-                                     .status = answer[i].status},
-              answer[i].once, 7, 15);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        try_points((struct points){
+            .fault = {.point = POINT_REQUEST, .trouble = row[i].trouble, .status = row[i].status},
+            .once = row[i].once,
+            .lasting = 7,
+            .least = 15});
 }
 
 static void remove_ledger(const char *path)

@@ -104,9 +104,22 @@ static void run(struct scene *scene)
         run_once(scene);
 }
 
+static void pass(struct scene *scene, int64_t ms)
+{
+    scene->fixture->now_ms += ms;
+    scene->fixture->wall_ms += ms;
+    run(scene);
+}
+
 static void begin(struct scene *scene)
 {
     scene->publisher = key_publisher_new(scene->app, &scene->ops);
+}
+
+static void begin_again(struct scene *scene)
+{
+    key_publisher_free(scene->publisher);
+    begin(scene);
 }
 
 enum { WAIT_MS = 120000, AGAIN_MS = WAIT_MS / 2 };
@@ -232,8 +245,7 @@ SCENE_TEST(keys_of_others_stay)
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
     assert_int_equal(scene->requests, 1);
     /* A start later changes nothing. */
-    key_publisher_free(scene->publisher);
-    begin(scene);
+    begin_again(scene);
     run(scene);
     is_there(scene);
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
@@ -292,8 +304,7 @@ SCENE_TEST(keys_of_others_prove_what_they_signed)
         assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
         run_once(scene); /* at once, not at the next look */
         assert_false(publishes(scene, key));
-        scene->fixture->now_ms += AGAIN_MS;
-        run(scene);
+        pass(scene, AGAIN_MS);
         assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
         assert_int_equal(facts_of(scene).n_others, 0);
     }
@@ -303,8 +314,7 @@ SCENE_TEST(keys_of_others_prove_what_they_signed)
     assert_true(publishes(scene, key));
     assert_true(keyring_has_signed(scene->keyring, text_of(signature), &what));
     assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
-    scene->fixture->now_ms += AGAIN_MS;
-    run(scene);
+    pass(scene, AGAIN_MS);
     assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
     signing_key_free(key);
 }
@@ -315,20 +325,16 @@ SCENE_TEST(pods_wait_until_the_keys_were_looked_for)
     assert_false(key_publisher_has_looked(scene->publisher));
     run(scene); /* there is none */
     assert_true(key_publisher_has_looked(scene->publisher));
-    key_publisher_free(scene->publisher);
-    begin(scene);
+    begin_again(scene);
     assert_false(key_publisher_has_looked(scene->publisher));
     scene->refuse = 403;
     run(scene);
     assert_false(key_publisher_has_looked(scene->publisher));
-    scene->fixture->now_ms += 1000;
-    run(scene);
+    pass(scene, 1000);
     assert_false(key_publisher_has_looked(scene->publisher));
-    scene->fixture->now_ms += 2000;
-    run(scene);
+    pass(scene, 2000);
     assert_true(key_publisher_has_looked(scene->publisher));
-    key_publisher_free(scene->publisher);
-    begin(scene);
+    begin_again(scene);
     scene->refuse = 0;
     run(scene);
     assert_true(key_publisher_has_looked(scene->publisher));
@@ -359,11 +365,9 @@ SCENE_TEST(a_config_map_that_is_deleted_comes_back)
 {
     run(scene);
     assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
-    scene->fixture->now_ms += AGAIN_MS - 1;
-    run(scene);
+    pass(scene, AGAIN_MS - 1);
     assert_int_equal(ask(scene, "GET", KEYS "/milligpu-keys", ""), 404);
-    scene->fixture->now_ms += 1;
-    run(scene);
+    pass(scene, 1);
     is_there(scene);
 }
 
@@ -379,15 +383,12 @@ SCENE_TEST(it_is_tried_until_it_succeeds)
         assert_int_equal(scene->requests, i + 1);
         assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms),
                          pauses_ms[i]);
-        scene->fixture->now_ms += pauses_ms[i] - 1;
-        run(scene);
+        pass(scene, pauses_ms[i] - 1);
         assert_int_equal(scene->requests, i + 1);
-        scene->fixture->now_ms += 1;
-        run(scene);
+        pass(scene, 1);
     }
     scene->refuse = 0;
-    scene->fixture->now_ms += 60000;
-    run(scene);
+    pass(scene, 60000);
     is_there(scene);
     assert_true(facts_of(scene).published);
     assert_string_equal(facts_of(scene).error, "");
@@ -406,8 +407,7 @@ SCENE_TEST(a_request_that_cannot_even_start_is_tried_again)
     run(scene);
     assert_string_equal(facts_of(scene).error, "no way there");
     scene->start_fails = false;
-    scene->fixture->now_ms += 1000;
-    run(scene);
+    pass(scene, 1000);
     is_there(scene);
 }
 
@@ -423,8 +423,7 @@ SCENE_TEST(a_config_map_that_came_meanwhile_is_patched)
     run(scene);
     assert_int_equal(scene->requests, 2);
     assert_non_null(strstr(facts_of(scene).error, "HTTP 409"));
-    scene->fixture->now_ms += 1000;
-    run(scene);
+    pass(scene, 1000);
     is_there(scene);
     assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
 }
@@ -458,11 +457,11 @@ static void has(struct scene *scene, const char *states)
     assert_string_equal(facts_of(scene).trouble, "");
 }
 
-static void pass(struct scene *scene, int64_t ms)
+/* After this time. */
+static void will_have(struct scene *scene, int64_t ms, const char *states)
 {
-    scene->fixture->now_ms += ms;
-    scene->fixture->wall_ms += ms;
-    run(scene);
+    pass(scene, ms);
+    has(scene, states);
 }
 
 /* What milligpuctl replace-key has kubectl write. */
@@ -475,6 +474,12 @@ static void want_replaced(struct scene *scene, const char *id)
     assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
 }
 
+static void want_first_replaced(struct scene *scene)
+{
+    is_there(scene);
+    want_replaced(scene, scene->key[0].id);
+}
+
 /* A pod that the first key signed is bound; then the second key signs. */
 static void bind_and_replace(struct scene *scene)
 {
@@ -482,13 +487,10 @@ static void bind_and_replace(struct scene *scene)
     has(scene, "signing");
     fixture_grant(scene->fixture, "p", "300", "n1");
     want_replaced(scene, scene->key[0].id);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing next");
+    will_have(scene, AGAIN_MS, "signing next");
     assert_true(shows_key(scene, 0) && shows_key(scene, 1));
-    pass(scene, WAIT_MS - 1);
-    has(scene, "signing next");
-    pass(scene, 1);
-    has(scene, "signing retiring");
+    will_have(scene, WAIT_MS - 1, "signing next");
+    will_have(scene, 1, "signing retiring");
 }
 
 /* The watch of pods says something. */
@@ -522,8 +524,7 @@ SCENE_TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it)
     assert_false(shows_key(scene, 1));
     has(scene, "signing");
     /* The annotation names a key that signs no more: it asks for nothing. */
-    pass(scene, 10 * AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, 10 * AGAIN_MS, "signing");
 }
 
 SCENE_TEST(a_key_that_no_pod_needs_stays_a_while)
@@ -532,12 +533,10 @@ SCENE_TEST(a_key_that_no_pod_needs_stays_a_while)
     end_pod(scene);
     for (int64_t ms = AGAIN_MS; ms < KEY_RETIRE_WAITS * WAIT_MS; ms += AGAIN_MS) {
         hear(scene);
-        pass(scene, AGAIN_MS);
-        has(scene, "signing retiring");
+        will_have(scene, AGAIN_MS, "signing retiring");
     }
     hear(scene);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
 }
 
 SCENE_TEST(who_does_not_know_all_pods_takes_no_key_away)
@@ -548,15 +547,12 @@ SCENE_TEST(who_does_not_know_all_pods_takes_no_key_away)
     has(scene, "signing retiring");
     hear(scene);
     atomic_store(&scene->app->watch.pods_synced, false);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing retiring");
+    will_have(scene, AGAIN_MS, "signing retiring");
     atomic_store(&scene->app->watch.pods_synced, true);
     atomic_store(&scene->app->health.safe_mode, true);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing retiring");
+    will_have(scene, AGAIN_MS, "signing retiring");
     atomic_store(&scene->app->health.safe_mode, false);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
 }
 
 /* Its Binding may still take effect, with the signature of before. */
@@ -572,52 +568,44 @@ SCENE_TEST(a_reservation_in_doubt_keeps_the_key)
     end_pod(scene);
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
     hear(scene);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing retiring");
+    will_have(scene, AGAIN_MS, "signing retiring");
     assert_int_equal(fixture_reserved(scene->fixture, "n1"), 300);
     fixture_delete_pod(scene->fixture, "doubt");
     fixture_run(scene->fixture);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
 }
 
 SCENE_TEST(a_restart_goes_on_where_it_was)
 {
     run(scene);
-    want_replaced(scene, (is_there(scene), scene->key[0].id));
-    pass(scene, AGAIN_MS);
-    has(scene, "signing next");
+    want_first_replaced(scene);
+    will_have(scene, AGAIN_MS, "signing next");
     for (int i = 0; i < 2; i++) { /* before and after the next key signs */
-        key_publisher_free(scene->publisher);
         open_keyring(scene);
-        begin(scene);
+        begin_again(scene);
         has(scene, i == 0 ? "signing next" : "signing retiring");
         /* Somebody has deleted the ConfigMap meanwhile. */
         assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
         run(scene);
         assert_true(shows_key(scene, 0) && shows_key(scene, 1));
-        pass(scene, WAIT_MS);
-        has(scene, "signing retiring");
+        will_have(scene, WAIT_MS, "signing retiring");
     }
 }
 
 SCENE_TEST(a_next_key_that_cannot_be_published_does_not_sign)
 {
     run(scene);
-    want_replaced(scene, (is_there(scene), scene->key[0].id));
+    want_first_replaced(scene);
     scene->fixture->now_ms += AGAIN_MS;
     (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
     scene->ops.poll(scene->real.ctx, 0, scene, deliver); /* the annotation is read */
     scene->refuse = 403;
-    pass(scene, 10 * WAIT_MS);
-    has(scene, "signing next");
+    will_have(scene, 10 * WAIT_MS, "signing next");
     assert_string_equal(facts_of(scene).error, "HTTP 403: because");
     scene->refuse = 0;
     pass(scene, 60000);
-    pass(scene, WAIT_MS - 1);
-    has(scene, "signing next");
-    pass(scene, 1);
-    has(scene, "signing retiring");
+    will_have(scene, WAIT_MS - 1, "signing next");
+    will_have(scene, 1, "signing retiring");
 }
 
 /* Another milligpud signs with it. */
@@ -625,8 +613,7 @@ SCENE_TEST(a_key_that_is_not_ours_is_not_replaced)
 {
     run(scene);
     want_replaced(scene, "0123456789abcdef");
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
 }
 
 SCENE_TEST(a_folder_that_cannot_be_written_is_said)
@@ -634,7 +621,7 @@ SCENE_TEST(a_folder_that_cannot_be_written_is_said)
     char list[80];
 
     run(scene);
-    want_replaced(scene, (is_there(scene), scene->key[0].id));
+    want_first_replaced(scene);
     (void)snprintf(list, sizeof list, "%s.keys", scene->file);
     assert_int_equal(unlink(list), 0);
     assert_int_equal(mkdir(list, 0700), 0);
@@ -642,8 +629,7 @@ SCENE_TEST(a_folder_that_cannot_be_written_is_said)
     assert_non_null(strstr(facts_of(scene).trouble, list));
     assert_true(facts_of(scene).published);
     assert_int_equal(rmdir(list), 0);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing next");
+    will_have(scene, AGAIN_MS, "signing next");
 }
 
 /* --- pods that only pretend to need a key --- */
@@ -694,8 +680,7 @@ SCENE_TEST(a_key_that_pods_only_name_goes)
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS - 1);
     hear(scene);
     has(scene, "signing retiring");
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
     assert_false(shows_key(scene, 1));
 }
 
@@ -709,12 +694,10 @@ SCENE_TEST(a_pod_whose_signature_was_overwritten_keeps_no_key)
                    made_up(scene));
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
     hear(scene);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing retiring");
+    will_have(scene, AGAIN_MS, "signing retiring");
     fixture_annotate(scene->fixture, "p", annotation);
     fixture_run(scene->fixture);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
 }
 
 SCENE_TEST(pods_are_counted_by_the_key_that_they_need)
@@ -783,12 +766,10 @@ SCENE_TEST(a_key_that_signs_is_not_revoked_before_it_is_replaced)
     run(scene);
     has(scene, "signing");
     write_revoked(scene, scene->key[0].id);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
     is_there(scene);
     bind_and_replace(scene);
-    pass(scene, AGAIN_MS);
-    has(scene, "signing");
+    will_have(scene, AGAIN_MS, "signing");
     assert_false(shows_key(scene, 1));
 }
 

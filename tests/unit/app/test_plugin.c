@@ -3,46 +3,31 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/fake_apiserver/fake_apiserver.h"
-
 #include "support/gfd_labels.h"
 #include "support/test.h"
 #include "support_fixture.h"
 
-static void api(struct app_fixture *fixture, const char *method, const char *path, const char *body,
-                struct strbuf *out)
-{
-    strbuf_reset(out);
-    const int status = fake_apiserver_request(fixture->app.fake, method, path, text_of(body), out);
-    if (status >= 300)
-        fail_msg("%s %s: %d %s", method, path, status, out->data);
-}
-
 static void make_node(struct app_fixture *fixture, const char *name, const char *whole)
 {
     CLEANUP(strbuf_done) struct strbuf body;
-    CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&body);
-    strbuf_init(&out);
     strbuf_printf(&body, "{\"metadata\":{\"name\":\"%s\",\"labels\":{", name);
     gfd_labels(&body, 2, "NVIDIA-A100-SXM4-80GB", 81920, NULL);
     strbuf_printf(&body, "}},\"status\":{\"capacity\":{%s},\"allocatable\":{%s}}}", whole, whole);
-    api(fixture, "POST", "/api/v1/nodes", body.data, &out);
+    fixture_api(fixture, "POST", "/api/v1/nodes", body.data);
 }
 
 /* As kubelet writes it. */
 static void offers(struct app_fixture *fixture, const char *capacity, const char *allocatable)
 {
-    CLEANUP(strbuf_done) struct strbuf out;
     char body[256];
 
     (void)snprintf(body, sizeof body,
                    "{\"status\":{\"capacity\":{\"nvidia.com/gpu\":%s},"
                    "\"allocatable\":{\"nvidia.com/gpu\":%s}}}",
                    capacity, allocatable);
-    strbuf_init(&out);
-    api(fixture, "PATCH", "/api/v1/nodes/gpu/status", body, &out);
+    fixture_api(fixture, "PATCH", "/api/v1/nodes/gpu/status", body);
     fixture_run(fixture);
 }
 
@@ -69,7 +54,7 @@ static void no_event_tells_of_it(struct app_fixture *fixture)
     CLEANUP(strbuf_done) struct strbuf out;
 
     strbuf_init(&out);
-    api(fixture, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", "", &out);
+    fixture_get(fixture, "/apis/events.k8s.io/v1/namespaces/default/events", &out);
     assert_non_null(strstr(out.data, "\"items\":[]"));
 }
 

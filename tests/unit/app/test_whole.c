@@ -140,21 +140,6 @@ FIXTURE_TEST(a_pod_of_both_resources_is_not_offered_nodes_with_shares)
     assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "mixed"));
 }
 
-FIXTURE_TEST(who_waits_with_whole_gpus_is_woken_when_the_last_share_goes)
-{
-    fixture_pod(fixture, "a", "100");
-    fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
-    fixture_run(fixture);
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    assert_non_null(strstr(fixture_filter(fixture, "w", "n1"), "the node's GPUs are shared"));
-    fixture_pass(fixture, 1000);
-    const uint32_t wake_ups = fixture->wake_ups;
-    fixture_end_pod(fixture, "a");
-    fixture_pass(fixture, 1000);
-    assert_int_equal(fixture->wake_ups, wake_ups + 1);
-    assert_non_null(strstr(fixture_filter(fixture, "w", "n1"), "\"NodeNames\":[\"n1\"]"));
-}
-
 FIXTURE_TEST(the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share)
 {
     struct err err;

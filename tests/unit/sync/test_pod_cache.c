@@ -28,18 +28,27 @@ static int tear_down(void **state)
 
 #define POD_CACHE_TEST(name) TEST_WITH(name, struct pod_cache *pods, set_up, tear_down)
 
+/* Asks for 300. */
+static struct pod pod_of(const char *uid, const char *node)
+{
+    static struct pod_container container = {.name = "c", .amount = "300"};
+
+    return (struct pod){.uid = uid,
+                        .namespace = "default",
+                        .name = uid,
+                        .node = node,
+                        .resource_version = "1",
+                        .phase = POD_PENDING,
+                        .ours = true,
+                        .containers = 1,
+                        .container = &container};
+}
+
 static void put(struct pod_cache *pods, const char *uid, const char *name, const char *node)
 {
-    struct pod_container container = {.name = "c", .amount = "300"};
-    const struct pod pod = {.uid = uid,
-                            .namespace = "default",
-                            .name = name,
-                            .node = node,
-                            .resource_version = "1",
-                            .phase = POD_PENDING,
-                            .ours = true,
-                            .containers = 1,
-                            .container = &container};
+    struct pod pod = pod_of(uid, node);
+
+    pod.name = name;
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
@@ -84,16 +93,14 @@ static void make_signer(struct signer *out)
 
 static struct pod signed_pod(const struct signer *signer)
 {
-    return (struct pod){.uid = "u1",
-                        .namespace = "default",
-                        .name = "p",
-                        .node = "n1",
-                        .resource_version = "1",
-                        .ours = true,
-                        .whole_gpus = 1,
-                        .signed_by = signer->key.number,
-                        .signature = signer->signature,
-                        .note_text = granted};
+    struct pod pod = pod_of("u1", "n1");
+
+    pod.containers = 0;
+    pod.whole_gpus = 1;
+    pod.signed_by = signer->key.number;
+    pod.signature = signer->signature;
+    pod.note_text = granted;
+    return pod;
 }
 
 static struct pod_signer signer_of(struct pod_cache *pods)
@@ -174,18 +181,9 @@ POD_CACHE_TEST(a_signature_is_verified_once)
     pod_cache_put(pods, &pod, &rules, 1);
     assert_false(signer_of(pods).is_verified);
     pod_cache_set_keys(pods, &signer.key, 1);
-    pod_cache_put_fetched(pods,
-                          &(struct pod){.uid = "u1",
-                                        .namespace = "default",
-                                        .name = "p",
-                                        .node = "n1",
-                                        .resource_version = "2",
-                                        .ours = true,
-                                        .whole_gpus = 1,
-                                        .signed_by = signer.key.number,
-                                        .signature = signer.signature,
-                                        .note_text = granted},
-                          &rules);
+    pod = signed_pod(&signer);
+    pod.resource_version = "2";
+    pod_cache_put_fetched(pods, &pod, &rules);
     assert_true(signer_of(pods).is_verified);
     pod_cache_set_keys(pods, NULL, 0);
     pod_cache_remove_stale(pods, (struct pod_cache_list){2, 9}, NULL, stale);
@@ -195,19 +193,11 @@ POD_CACHE_TEST(a_signature_is_verified_once)
 static void put_waiting(struct pod_cache *pods, const char *uid, const char *message,
                         const char *node)
 {
-    struct pod_container container = {.name = "c", .amount = "300"};
-    const struct pod pod = {
-        .uid = uid,
-        .namespace = "default",
-        .name = uid,
-        .node = node,
-        .resource_version = "1",
-        .ours = true,
-        .containers = 1,
-        .container = &container,
-        .scheduling = {.scheduler = "s", .reason = "Unschedulable", .message = message},
-        .owner = {.kind = "Deployment", .name = "llm", .revision = uid},
-    };
+    struct pod pod = pod_of(uid, node);
+
+    pod.scheduling =
+        (struct pod_scheduling){.scheduler = "s", .reason = "Unschedulable", .message = message};
+    pod.owner = (struct pod_owner){.kind = "Deployment", .name = "llm", .revision = uid};
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
@@ -234,19 +224,10 @@ POD_CACHE_TEST(context__is_copied_with_the_record)
 static void put_bound(struct pod_cache *pods, const char *uid, enum pod_annotation annotation,
                       const char *scheduler)
 {
-    struct pod_container container = {.name = "c", .amount = "300"};
-    const struct pod pod = {
-        .uid = uid,
-        .namespace = "default",
-        .name = uid,
-        .node = "n1",
-        .resource_version = "1",
-        .ours = true,
-        .containers = 1,
-        .container = &container,
-        .annotation = annotation,
-        .scheduling = {.scheduler = scheduler},
-    };
+    struct pod pod = pod_of(uid, "n1");
+
+    pod.annotation = annotation;
+    pod.scheduling.scheduler = scheduler;
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
@@ -278,13 +259,11 @@ POD_CACHE_TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound)
 /* Of a pod that we bound only its owner is kept, of one that asks for nothing nothing. */
 POD_CACHE_TEST(context__is_kept_only_of_pods_that_somebody_asks_about)
 {
-    const struct pod plain = {.uid = "u2",
-                              .namespace = "default",
-                              .name = "u2",
-                              .node = "",
-                              .resource_version = "1",
-                              .scheduling = {.message = "0/1 nodes"}};
+    struct pod plain = pod_of("u2", "");
 
+    plain.ours = false;
+    plain.containers = 0;
+    plain.scheduling.message = "0/1 nodes";
     put_waiting(pods, "u1", "0/1 nodes", "n1");
     const struct pod_record *record = pod_cache_find(pods, "u1");
     assert_null(record->context->scheduling.message);
@@ -321,15 +300,10 @@ POD_CACHE_TEST(predecessor__is_bound_and_of_another_revision_or_terminating)
     const struct pod_owner owner = {.kind = "Deployment", .name = "llm", .revision = "new"};
     const struct pod_owner other = {.kind = "Deployment", .name = "web", .revision = "new"};
     const struct pod_owner same = {.kind = "Deployment", .name = "llm", .revision = "old"};
-    struct pod ending = {.uid = "old",
-                         .namespace = "default",
-                         .name = "old",
-                         .node = "n1",
-                         .resource_version = "2",
-                         .ours = true,
-                         .terminating_ms = 5,
-                         .owner = same};
+    struct pod ending = pod_of("old", "n1");
 
+    ending.terminating_ms = 5;
+    ending.owner = same;
     put_waiting(pods, "old", "", "n1");
     put_waiting(pods, "unbound", "", "");
     assert_true(pod_cache_predecessor(pods, TEXT("old"), &owner).exists);
@@ -415,17 +389,10 @@ POD_CACHE_TEST(a_record_that_is_replaced_takes_its_names_along)
 static void wants_cpu(struct pod_cache *pods, const char *uid, int64_t cpu_milli,
                       int64_t memory_bytes)
 {
-    struct pod_container container = {.name = "c", .amount = "300"};
-    const struct pod pod = {.uid = uid,
-                            .namespace = "default",
-                            .name = uid,
-                            .node = "",
-                            .resource_version = "1",
-                            .cpu_milli = cpu_milli,
-                            .memory_bytes = memory_bytes,
-                            .ours = true,
-                            .containers = 1,
-                            .container = &container};
+    struct pod pod = pod_of(uid, "");
+
+    pod.cpu_milli = cpu_milli;
+    pod.memory_bytes = memory_bytes;
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
@@ -450,16 +417,9 @@ POD_CACHE_TEST(of_pods_that_request_the_same_share_each_has_its_own_host)
 static void put_tolerant(struct pod_cache *pods, const char *uid, const char *node,
                          const struct node_demands *demands)
 {
-    struct pod_container container = {.name = "c", .amount = "300"};
-    const struct pod pod = {.uid = uid,
-                            .namespace = "default",
-                            .name = uid,
-                            .node = node,
-                            .resource_version = "1",
-                            .ours = true,
-                            .demands = *demands,
-                            .containers = 1,
-                            .container = &container};
+    struct pod pod = pod_of(uid, node);
+
+    pod.demands = *demands;
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
@@ -562,16 +522,12 @@ static void put_amount(struct pod_cache *pods, const char *uid, const char *amou
                        const char *odd_key, uint32_t odd_keys)
 {
     struct pod_container container = {.name = "c", .amount = amount};
-    const struct pod pod = {.uid = uid,
-                            .namespace = "default",
-                            .name = uid,
-                            .node = "",
-                            .resource_version = "1",
-                            .ours = true,
-                            .odd_keys = odd_keys,
-                            .odd_key = {odd_key, odd_key, odd_key, odd_key},
-                            .containers = 1,
-                            .container = &container};
+    struct pod pod = pod_of(uid, "");
+
+    pod.container = &container;
+    pod.odd_keys = odd_keys;
+    for (size_t i = 0; i < ARRAY_LEN(pod.odd_key); i++)
+        pod.odd_key[i] = odd_key;
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
