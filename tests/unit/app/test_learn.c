@@ -123,46 +123,32 @@ APP_TEST(the_workload_is_known_under_every_policy)
  * Restarts
  */
 
-static void pods(struct app_fixture *fixture, const char *const *name)
+static void two_pods(struct app_fixture *fixture, const char *one, const char *two)
 {
-    for (; *name != NULL; name++)
-        fixture_pod(fixture, *name, "300");
-    fixture_run(fixture);
-}
-
-static void restart(struct app_fixture *fixture)
-{
-    fixture_restart_and_run(fixture);
+    fixture_pod(fixture, one, "300");
+    fixture_show_pod(fixture, two, "300");
 }
 
 APP_TEST(what_was_learned_survives_a_kill)
 {
     const int64_t before = counted();
 
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     fixture_pass(fixture, 61000); /* it is stored once a minute */
-    restart(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
     assert_int_equal(counted(), before + 2); /* the list that shows them again counts nothing */
-    restart(fixture);
-    assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
-}
-
-APP_TEST(what_was_learned_survives_an_orderly_end_at_once)
-{
-    pods(fixture, (const char *[]){"a", "b", NULL});
-    writer_end(fixture->parts.writer);
-    restart(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
 APP_TEST(what_was_not_stored_is_learned_again_from_the_list)
 {
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     writer_end(fixture->parts.writer);
     fixture_pass(fixture, 2000);
-    pods(fixture, (const char *[]){"c", "d", NULL});
-    restart(fixture); /* a kill: only a and b are stored */
+    two_pods(fixture, "c", "d");
+    fixture_restart_and_run(fixture); /* a kill: only a and b are stored */
     assert_int_equal(weight(fixture, 300), 4 * TALLY_WEIGHT);
 }
 
@@ -170,7 +156,7 @@ APP_TEST(pods_that_came_while_nobody_looked_count)
 {
     const int64_t before = counted();
 
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     writer_end(fixture->parts.writer);
     fixture_pass(fixture, 2000);
     fixture_restart(fixture);
@@ -185,7 +171,7 @@ APP_TEST(another_list_in_the_same_process_counts_nothing_again)
     const int64_t before = counted();
     const uint32_t lists = fixture->pod_lists;
 
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     atomic_store(&fixture->app.watch.list_again, true);
     fixture_pass(fixture, 30000);
     assert_true(fixture->pod_lists > lists);
@@ -197,13 +183,13 @@ APP_TEST(what_could_not_be_stored_is_stored_later)
     const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
 
     fixture_break(fixture, &fault);
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     fixture_pass(fixture, 61000);
     assert_true(fixture->struck > 0);
     assert_false(fixture_disk_broken(fixture)); /* nothing is granted worse for it */
     fixture_heal(fixture);
     fixture_pass(fixture, 61000);
-    restart(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
@@ -213,7 +199,7 @@ APP_TEST(nothing_is_stored_in_safe_mode)
 
     fixture_break(fixture, &fault);
     atomic_store(&fixture->app.health.safe_mode, true);
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     fixture_pass(fixture, 61000);
     writer_end(fixture->parts.writer);
     assert_int_equal(fixture->struck, 0);
@@ -231,14 +217,14 @@ TEST(a_workload_that_cannot_be_read_is_learned_anew)
     (void)close(fd);
     struct app_fixture *fixture = fixture_new_on(file);
     fixture_node(fixture, "n1", "1000");
-    pods(fixture, (const char *[]){"a", "b", NULL});
+    two_pods(fixture, "a", "b");
     assert_true(fixture_pass_until_ready(fixture, 120000));
     writer_end(fixture->parts.writer);
     assert_int_equal(sqlite3_open(file, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "DELETE FROM class WHERE place = 0", NULL, NULL, NULL),
                      SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    restart(fixture);
+    fixture_restart_and_run(fixture);
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT); /* from the list */
     assert_int_equal(weight(fixture, 250), 2);                /* the cold start, once more */
     fixture_free(fixture);

@@ -26,11 +26,9 @@ static struct scene scene;
 
 static void begin_on(const char *ledger)
 {
-    static const char *const nodes[] = {"n1", "1000", "n2", "2000", NULL};
-
     scene.fixture = fixture_new_on(ledger);
-    for (size_t i = 0; nodes[i] != NULL; i += 2)
-        fixture_node(scene.fixture, nodes[i], nodes[i + 1]);
+    fixture_node(scene.fixture, "n1", "1000");
+    fixture_node(scene.fixture, "n2", "2000");
     fixture_run(scene.fixture);
     scene.fixture->settings.verify_interval_s = 60;
     log_set(LOG_ERROR, false);
@@ -220,11 +218,17 @@ VERIFIER_TEST(damage_in_the_file_is_found)
     assert_int_equal(bundles(), 1);
 }
 
+/* n2 as readers see it, so that a test can damage it. */
+static struct node *seen_node(struct app_fixture *fixture)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    return (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
+}
+
 VERIFIER_TEST(damage_in_memory_is_found)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
-    struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
-    snapshot_unref(snapshot);
+    struct node *node = seen_node(fixture);
+
     node->free_milli--;
     fixture_pass(fixture, 1000); /* the writer's own check */
     node->free_milli++;
@@ -235,9 +239,8 @@ VERIFIER_TEST(damage_in_memory_is_found)
 
 VERIFIER_TEST(what_readers_see_is_verified_too)
 {
-    const struct snapshot *snapshot = view_take(fixture->app.view);
-    struct node *node = (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
-    snapshot_unref(snapshot);
+    struct node *node = seen_node(fixture);
+
     verifier_step(fixture->app.verifier, fixture->now_ms);
     verifier_meet(fixture->app.verifier);
     node->free_milli--;

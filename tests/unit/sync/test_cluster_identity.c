@@ -92,13 +92,19 @@ static void try_twice(struct identity_fixture *fixture)
     try_once(fixture);
 }
 
+/* The ledger is new until the first lists are in. */
+static void assert_done(struct identity_fixture *fixture, bool new_ledger, bool object_existed)
+{
+    assert_true(cluster_identity_done(fixture->identity));
+    assert_int_equal(atomic_load(&fixture->app.grace.new_ledger), new_ledger);
+    assert_int_equal(atomic_load(&fixture->app.grace.wake_object_existed), object_existed);
+}
+
 IDENTITY_TEST(a_new_ledger_is_given_to_the_first_cluster)
 {
     try_twice(fixture);
-    assert_true(cluster_identity_done(fixture->identity));
+    assert_done(fixture, true, false);
     assert_true(atomic_load(&fixture->app.identified));
-    assert_true(atomic_load(&fixture->app.grace.new_ledger)); /* until its first lists are in */
-    assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 /* As after a restart: only the ledger and the cluster are what they were. */
@@ -116,9 +122,7 @@ IDENTITY_TEST(whoever_finds_the_wake_up_object_is_not_the_first)
     try_twice(fixture);
     start_again(fixture);
     try_twice(fixture);
-    assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.grace.new_ledger));
-    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
+    assert_done(fixture, true, true);
 }
 
 IDENTITY_TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object)
@@ -129,9 +133,7 @@ IDENTITY_TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object)
     assert_int_equal(store_set_cluster(fixture->app.store, fixture->app.instance.cluster, &err), 0);
     start_again(fixture);
     try_once(fixture);
-    assert_true(cluster_identity_done(fixture->identity));
-    assert_false(atomic_load(&fixture->app.grace.new_ledger));
-    assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
+    assert_done(fixture, false, false);
 }
 
 /* Answers the POST of the wake-up object with this status, in place of the fake API server. */
@@ -158,13 +160,11 @@ IDENTITY_TEST(who_may_not_create_the_wake_up_object_assumes_one_before)
 {
     try_once(fixture);
     wake_object_answer(fixture, 403);
-    assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
+    assert_done(fixture, true, true);
     start_again(fixture);
     try_once(fixture);
     wake_object_answer(fixture, 404); /* the namespace does not exist */
-    assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
+    assert_done(fixture, true, true);
 }
 
 IDENTITY_TEST(the_wake_up_object_is_tried_until_there_is_an_answer)
@@ -178,8 +178,7 @@ IDENTITY_TEST(the_wake_up_object_is_tried_until_there_is_an_answer)
         assert_false(atomic_load(&fixture->app.identified));
     }
     try_once(fixture);
-    assert_true(cluster_identity_done(fixture->identity));
-    assert_false(atomic_load(&fixture->app.grace.wake_object_existed));
+    assert_done(fixture, true, false);
 }
 
 IDENTITY_TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object)
@@ -191,10 +190,8 @@ IDENTITY_TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object)
     assert_int_equal(db_exec(fixture->app.store->db, "UPDATE meta SET is_copy = 1", &err), 0);
     start_again(fixture);
     try_once(fixture);
-    assert_true(cluster_identity_done(fixture->identity));
-    assert_true(atomic_load(&fixture->app.grace.new_ledger));
+    assert_done(fixture, true, true);
     assert_true(atomic_load(&fixture->app.grace.restored_ledger));
-    assert_true(atomic_load(&fixture->app.grace.wake_object_existed));
 }
 
 IDENTITY_TEST(the_ledger_of_another_cluster_is_refused_for_good)

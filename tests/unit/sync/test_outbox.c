@@ -180,6 +180,14 @@ static void lose(struct script *script, bool unsent)
     lose_one(script, script->last.id, unsent);
 }
 
+/* After this time so many requests were started. */
+static void assert_started(struct script *script, int64_t ms, uint32_t started)
+{
+    script->now += ms;
+    step(script);
+    assert_int_equal(script->started, started);
+}
+
 static void send(struct script *script)
 {
     const struct outbox_binding binding = {.uid = "u1",
@@ -210,14 +218,10 @@ SCRIPT_TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer)
     assert_string_equal(script->body, "{\"kind\":\"Binding\"}");
     assert_int_equal(outbox_open(script->outbox), 1);
     say(script, 500, "etcd leader changed");
-    script->now += 60;
-    step(script);
-    assert_int_equal(script->started, 2);
+    assert_started(script, 60, 2);
     assert_string_equal(script->body, "{\"kind\":\"Binding\"}");
     lose(script, false);
-    script->now += 200;
-    step(script);
-    assert_int_equal(script->started, 3);
+    assert_started(script, 200, 3);
     say(script, 201, "{}");
     ends(script, OUTCOME_BOUND);
 }
@@ -226,12 +230,8 @@ SCRIPT_TEST(retry_after_is_kept)
 {
     send(script);
     say_to(script, script->last.id, 429, 1);
-    script->now += 900;
-    step(script);
-    assert_int_equal(script->started, 1);
-    script->now += 200;
-    step(script);
-    assert_int_equal(script->started, 2);
+    assert_started(script, 900, 1);
+    assert_started(script, 200, 2);
 }
 
 static void conflict(struct script *script)
@@ -336,19 +336,12 @@ SCRIPT_TEST(the_wake_up_object_is_created_when_there_is_none_and_patched_with_pa
     assert_string_equal(script->method, "POST");
     say(script, 201, "{}");
     outbox_wake(script->outbox, 100, NULL);
-    step(script);
-    assert_int_equal(script->started, 2); /* too soon */
-    script->now += 250;
-    step(script);
-    assert_int_equal(script->started, 3);
+    assert_started(script, 0, 2); /* too soon */
+    assert_started(script, 250, 3);
     say(script, 200, "{}");
     outbox_wake(script->outbox, 100, NULL);
-    script->now += 900; /* a hundred waiting pods: a second between two wake-ups */
-    step(script);
-    assert_int_equal(script->started, 3);
-    script->now += 100;
-    step(script);
-    assert_int_equal(script->started, 4);
+    assert_started(script, 900, 3); /* a hundred waiting pods: a second between two wake-ups */
+    assert_started(script, 100, 4);
     outbox_stats(script->outbox, &stats);
     assert_int_equal(stats.wake_ups, 2);
     assert_false(stats.wake_failing);
@@ -360,12 +353,8 @@ SCRIPT_TEST(however_many_wait_the_next_ring_is_a_second_away_at_most)
     step(script);
     say(script, 200, "{}");
     outbox_wake(script->outbox, 16384, NULL);
-    script->now += 999;
-    step(script);
-    assert_int_equal(script->started, 1);
-    script->now += 1;
-    step(script);
-    assert_int_equal(script->started, 2);
+    assert_started(script, 999, 1);
+    assert_started(script, 1, 2);
 }
 
 struct waker {
@@ -399,12 +388,8 @@ SCRIPT_TEST(a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race)
         (void)sched_yield();
     say(script, 200, "{}");
     assert_int_equal(pthread_join(thread, NULL), 0);
-    script->now += 399;
-    step(script);
-    assert_int_equal(script->started, 1);
-    script->now += 1;
-    step(script);
-    assert_int_equal(script->started, 2);
+    assert_started(script, 399, 1);
+    assert_started(script, 1, 2);
 }
 
 SCRIPT_TEST(a_wake_up_that_failed_is_tried_again_and_shown)
@@ -417,9 +402,7 @@ SCRIPT_TEST(a_wake_up_that_failed_is_tried_again_and_shown)
     outbox_stats(script->outbox, &stats);
     assert_true(stats.wake_failing);
     assert_non_null(strstr(stats.wake_error, "may not patch"));
-    script->now += 1000;
-    step(script);
-    assert_int_equal(script->started, 2);
+    assert_started(script, 1000, 2);
 }
 
 /* Advances in steps of 50 ms until one more request goes out. */

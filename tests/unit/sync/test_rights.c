@@ -134,6 +134,15 @@ static struct rights_facts ask(struct scene *scene)
     return facts;
 }
 
+/* What was denied is asked about again a second later. */
+static struct rights_facts ask_again(struct scene *scene)
+{
+    (void)ask(scene);
+    scene->now_ms += 1000;
+    run(scene);
+    return ask(scene);
+}
+
 SCENE_TEST(nobody_is_asked_until_somebody_wants_to_know)
 {
     struct rights_facts facts;
@@ -214,25 +223,17 @@ SCENE_TEST(who_signs_is_asked_about_the_keys)
 
     scene->app.keyring = (struct keyring *)(uintptr_t)&key;
     scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"keys\"";
-    (void)ask(scene);
-    scene->now_ms += 1000;
-    run(scene);
-    assert_int_equal(ask(scene).asked, 12);
+    assert_int_equal(ask_again(scene).asked, 12);
     assert_int_equal(ask(scene).denied, 2);
     assert_string_equal(ask(scene).words,
                         "create configmaps (publish_key), patch configmaps (publish_key)");
     scene->denied = "\"resource\":\"configmaps\",\"namespace\":\"keys\",\"name\":\"milligpu-keys\"";
     scene->now_ms += RIGHTS_FRESH_MS;
-    (void)ask(scene);
-    scene->now_ms += 1000;
-    run(scene);
-    assert_string_equal(ask(scene).words, "patch configmaps (publish_key)");
+    assert_string_equal(ask_again(scene).words, "patch configmaps (publish_key)");
 }
 
 SCENE_TEST(a_denial_is_believed_when_it_is_said_twice)
 {
-    struct rights_facts facts;
-
     scene->denied = "\"subresource\":\"binding\"";
     assert_int_equal(ask(scene).at_ms, 0);
     scene->now_ms += 999;
@@ -241,9 +242,8 @@ SCENE_TEST(a_denial_is_believed_when_it_is_said_twice)
     scene->now_ms += 1;
     run(scene);
     assert_int_equal(scene->asked, 20);
-    facts = ask(scene);
-    assert_int_equal(facts.denied, 1);
-    assert_string_equal(facts.words, "create pods/binding (bind)");
+    assert_int_equal(ask(scene).denied, 1);
+    assert_string_equal(ask(scene).words, "create pods/binding (bind)");
 }
 
 /* As a kube-apiserver does after a restart. */
@@ -261,10 +261,7 @@ SCENE_TEST(a_denial_of_some_milliseconds_is_not_told)
 SCENE_TEST(a_right_that_was_denied_and_is_given_now_is_given)
 {
     scene->denied = "\"verb\":\"get\"";
-    (void)ask(scene);
-    scene->now_ms += 1000;
-    run(scene);
-    assert_int_equal(ask(scene).denied, 2);
+    assert_int_equal(ask_again(scene).denied, 2);
     scene->denied = NULL;
     scene->now_ms += RIGHTS_FRESH_MS;
     assert_int_equal(ask(scene).denied, 0);
@@ -284,23 +281,12 @@ SCENE_TEST(who_asks_again_and_again_asks_the_api_server_once)
 
 SCENE_TEST(a_server_that_cannot_be_asked_is_said_and_left_alone)
 {
-    struct rights_facts facts;
-
     scene->status = 403;
-    (void)ask(scene);
-    scene->now_ms += 1000;
-    run(scene);
+    assert_string_equal(ask_again(scene).error, "the API server answered 403");
     assert_int_equal(scene->asked, 2);
-    facts = ask(scene);
-    assert_string_equal(facts.error, "the API server answered 403");
-    assert_int_equal(scene->asked, 2);
-
     scene->now_ms += RIGHTS_FRESH_MS;
     scene->start_fails = true;
-    (void)ask(scene);
-    scene->now_ms += 1000;
-    run(scene);
-    assert_string_equal(ask(scene).error, "no way there");
+    assert_string_equal(ask_again(scene).error, "no way there");
 }
 
 SCENE_TEST(a_review_that_is_lost_is_said)

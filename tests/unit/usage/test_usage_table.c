@@ -116,7 +116,13 @@ struct counting {
     uint64_t number;
 };
 
-static struct counting count_from(struct core_fixture *core, int64_t bound_ms)
+static void counting_done(struct counting *counting)
+{
+    usage_table_free(counting->book);
+}
+
+/* The clock goes on. */
+static struct counting count_on(struct core_fixture *core, int64_t bound_ms)
 {
     struct counting counting = {core, usage_table_new(&mono), 0};
 
@@ -128,6 +134,12 @@ static struct counting count_from(struct core_fixture *core, int64_t bound_ms)
     assert_int_equal(core_reserve(core, "a", "n1", "400+100"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     return counting;
+}
+
+static struct counting count_from(struct core_fixture *core, int64_t bound_ms)
+{
+    mono_ms = 1000;
+    return count_on(core, bound_ms);
 }
 
 /* The agent tells of the last minutes: containers c0 and c1 of pod a, each on the GPU it holds. */
@@ -155,6 +167,14 @@ static void report_of(struct counting *counting, int64_t wall_ms, uint32_t secon
     assert_true(usage_table_take(counting->book, ledger_node(counting->core->ledger, TEXT("n1")),
                                  key_a, &report, &how, &unknown));
     assert_int_equal(unknown, 0);
+}
+
+/* The same, this long after the last one by the monotonic clock. */
+static void report_after(struct counting *counting, int64_t ms, int64_t wall_ms, uint32_t seconds,
+                         int32_t milli, int32_t mib)
+{
+    mono_ms += ms;
+    report_of(counting, wall_ms, seconds, milli, mib);
 }
 
 /* The sums of one hour, all of which are taken. Seconds that were counted, of 500 milli. */
@@ -187,57 +207,49 @@ CORE_TEST(no_second_is_counted_twice_and_lost_reports_are_not_covered)
 {
     struct hour hour[4];
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 5 * MINUTE, 300, 250, 1000);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
+    report_after(&counting, 5 * MINUTE, noon + 5 * MINUTE, 300, 250, 1000);
     assert_int_equal(hours(&counting, hour), 1);
     assert_int_equal(hour[1].seconds, 300);
     assert_int_equal(hour[1].is.milli_s, 280 * 300); /* both containers, of the charge of both */
     assert_int_equal(hour[1].is.mib_s, 1100 * 300);
     assert_int_equal(hour[1].is.of_mib_s, 8191 * 300);
     /* The next one tells of ten minutes, five of which were counted, and a bit. */
-    mono_ms += 5 * MINUTE + 500;
-    report_of(&counting, noon + 10 * MINUTE + 500, 600, 0, 0);
+    report_after(&counting, 5 * MINUTE + 500, noon + 10 * MINUTE + 500, 600, 0, 0);
     (void)hours(&counting, hour);
     assert_int_equal(hour[1].seconds, 300);
     assert_int_equal(hour[1].is.milli_s, 30 * 300);
     report_of(&counting, noon + 10 * MINUTE + 600, 600, 0, 0); /* an urgent one, at once */
     assert_int_equal(hours(&counting, hour), 0);
-    mono_ms += 600; /* the bit was not lost */
-    report_of(&counting, noon + 10 * MINUTE + 1100, 600, 0, 0);
+    /* The bit was not lost. */
+    report_after(&counting, 600, noon + 10 * MINUTE + 1100, 600, 0, 0);
     (void)hours(&counting, hour);
     assert_int_equal(hour[1].seconds, 1);
     /* Three reports were lost, and the next covers ten of twenty minutes. */
-    mono_ms += 20 * MINUTE;
-    report_of(&counting, noon + 31 * MINUTE, 600, 1000, 0);
+    report_after(&counting, 20 * MINUTE, noon + 31 * MINUTE, 600, 1000, 0);
     (void)hours(&counting, hour);
     assert_int_equal(hour[1].seconds, 600);
-    usage_table_free(counting.book);
 }
 
 CORE_TEST(seconds_count_in_the_hour_that_they_belong_to)
 {
     struct hour hour[4];
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - 30 * MINUTE);
-    mono_ms += 10 * MINUTE;
-    report_of(&counting, noon + 2 * MINUTE, 600, 100, 0);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - 30 * MINUTE);
+    report_after(&counting, 10 * MINUTE, noon + 2 * MINUTE, 600, 100, 0);
     assert_int_equal(hours(&counting, hour), 2);
     assert_int_equal(hour[0].seconds, 480);
     assert_int_equal(hour[1].seconds, 120);
-    mono_ms += 10 * MINUTE; /* exactly to the end of an hour */
-    report_of(&counting, noon + 60 * MINUTE, 600, 100, 0);
+    /* Exactly to the end of an hour. */
+    report_after(&counting, 10 * MINUTE, noon + 60 * MINUTE, 600, 100, 0);
     assert_int_equal(hours(&counting, hour), 1);
     assert_int_equal(hour[1].seconds, 600);
-    mono_ms += 150 * MINUTE; /* a whole hour, and parts of two; the second that an hour cuts once */
-    report_of(&counting, noon + 150 * MINUTE + 500, 7200, 100, 0);
+    /* A whole hour, and parts of two; the second that an hour cuts counts once. */
+    report_after(&counting, 150 * MINUTE, noon + 150 * MINUTE + 500, 7200, 100, 0);
     assert_int_equal(hours(&counting, hour), 3);
     assert_int_equal(hour[1].seconds, 1799);
     assert_int_equal(hour[2].seconds, 3600);
     assert_int_equal(hour[3].seconds, 1801);
-    usage_table_free(counting.book);
 }
 
 /* The time that went by counts, in the hours that the wall clock shows. */
@@ -245,68 +257,53 @@ CORE_TEST(a_clock_that_steps_makes_no_time)
 {
     struct hour hour[4];
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - 600 * MINUTE);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 50 * MINUTE, 300, 100, 0);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon - 10 * MINUTE, 600, 100, 0); /* back by an hour */
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 110 * MINUTE, 600, 100, 0); /* and forward by two */
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - 600 * MINUTE);
+    report_after(&counting, 5 * MINUTE, noon + 50 * MINUTE, 300, 100, 0);
+    report_after(&counting, 5 * MINUTE, noon - 10 * MINUTE, 600, 100, 0);  /* back by an hour */
+    report_after(&counting, 5 * MINUTE, noon + 110 * MINUTE, 600, 100, 0); /* and forward by two */
     assert_int_equal(hours(&counting, hour), 3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(hour[i].seconds, 300);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon - 700 * MINUTE, 600, 100, 0); /* before the pod was bound */
+    /* Before the pod was bound. */
+    report_after(&counting, 5 * MINUTE, noon - 700 * MINUTE, 600, 100, 0);
     assert_int_equal(hours(&counting, hour), 0);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, 1000, 600, 100, 0);
+    report_after(&counting, 5 * MINUTE, 1000, 600, 100, 0);
     assert_int_equal(hours(&counting, hour), 0);
-    usage_table_free(counting.book);
 }
 
 CORE_TEST(nothing_counts_before_the_pod_was_bound_or_the_process_began)
 {
     struct hour hour[4];
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon + 4 * MINUTE);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 5 * MINUTE, 300, 100, 0);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon + 4 * MINUTE);
+    report_after(&counting, 5 * MINUTE, noon + 5 * MINUTE, 300, 100, 0);
     (void)hours(&counting, hour);
     const struct allocation *pod = ledger_find(counting.core->ledger, TEXT("a"));
     assert_int_equal(hour[1].seconds, (noon + 5 * MINUTE - pod->facts.bound_ms) / 1000);
     assert_in_range(hour[1].seconds, 50, 60);
-    usage_table_free(counting.book);
     /* The process before may have counted it. */
-    struct counting again = count_from(core, 0);
-    mono_ms += 2 * MINUTE;
-    report_of(&again, noon + 7 * MINUTE, 600, 100, 0);
+    CLEANUP(counting_done) struct counting again = count_on(core, 0);
+    report_after(&again, 2 * MINUTE, noon + 7 * MINUTE, 600, 100, 0);
     (void)hours(&again, hour);
     assert_int_equal(hour[1].seconds, 120);
-    usage_table_free(again.book);
 }
 
 CORE_TEST(what_the_driver_does_not_tell_is_not_counted)
 {
     struct hour hour[4];
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 5 * MINUTE, 300, USAGE_UNKNOWN, 7);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
+    report_after(&counting, 5 * MINUTE, noon + 5 * MINUTE, 300, USAGE_UNKNOWN, 7);
     assert_int_equal(hours(&counting, hour), 1);
     assert_int_equal(hour[1].is.of_milli_s, 0);
     assert_int_equal(hour[1].is.milli_s, 0);
     assert_int_equal(hour[1].is.mib_s, 107 * 300);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 10 * MINUTE, 300, USAGE_UNKNOWN, USAGE_UNKNOWN);
+    report_after(&counting, 5 * MINUTE, noon + 10 * MINUTE, 300, USAGE_UNKNOWN, USAGE_UNKNOWN);
     assert_int_equal(hours(&counting, hour), 0);
-    mono_ms += 5 * MINUTE;
-    report_of(&counting, noon + 15 * MINUTE, 300, 5, INT32_MAX); /* more than there is anywhere */
+    /* More MiB than any GPU has. */
+    report_after(&counting, 5 * MINUTE, noon + 15 * MINUTE, 300, 5, INT32_MAX);
     (void)hours(&counting, hour);
     assert_int_equal(hour[1].is.mib_s, ((1 << 24) + 100) * INT64_C(300));
-    usage_table_free(counting.book);
 }
 
 /* --- idle --- */
@@ -335,8 +332,7 @@ static void assert_changes(struct usage_table *book, const char *should)
 static void idle_for(struct counting *counting, int from, int until)
 {
     for (int minute = from; minute <= until; minute += 10) {
-        mono_ms += 10 * MINUTE;
-        report_of(counting, noon + minute * (int64_t)MINUTE, 600, 0, 0);
+        report_after(counting, 10 * MINUTE, noon + minute * (int64_t)MINUTE, 600, 0, 0);
     }
 }
 
@@ -354,8 +350,7 @@ static int64_t idle_since(struct usage_table *book, const struct core_fixture *c
 
 CORE_TEST(what_is_idle_for_long_is_told_to_the_writer)
 {
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     assert_int_equal(usage_table_last(counting.book), 0);
     idle_for(&counting, 10, 60);
     assert_changes(counting.book, "");
@@ -364,7 +359,6 @@ CORE_TEST(what_is_idle_for_long_is_told_to_the_writer)
     assert_int_equal(usage_table_last(counting.book), noon + 90 * MINUTE);
     report_of(&counting, noon + 100 * MINUTE, 600, 500, 0);
     assert_changes(counting.book, "c0 0");
-    usage_table_free(counting.book);
 }
 
 /* Of n2 reports come, and of n1 none any more. */
@@ -372,8 +366,7 @@ CORE_TEST(of_a_silent_node_nothing_stays_stored)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     assert_int_equal(core_node(core, "n2", one, 1), VERDICT_OK);
     usage_table_node(counting.book, "n2", key_a);
     idle_for(&counting, 10, 80);
@@ -394,13 +387,11 @@ CORE_TEST(of_a_silent_node_nothing_stays_stored)
     report_of(&counting, noon + 97 * MINUTE, 600, 0, 0);
     assert_int_equal(idle_since(counting.book, core, 0), noon + 97 * MINUTE);
     assert_changes(counting.book, "");
-    usage_table_free(counting.book);
 }
 
 CORE_TEST(of_a_node_that_is_gone_nothing_stays_stored)
 {
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     idle_for(&counting, 10, 80);
     assert_changes(counting.book, "c0 10");
     usage_table_node_gone(counting.book, "n1");
@@ -415,7 +406,6 @@ CORE_TEST(of_a_node_that_is_gone_nothing_stays_stored)
     usage_table_list_begin(counting.book);
     usage_table_list_end(counting.book);
     assert_changes(counting.book, "n1");
-    usage_table_free(counting.book);
 }
 
 static const struct measured *knew(const struct core_fixture *core, int64_t since_ms,
@@ -432,8 +422,7 @@ CORE_TEST(what_is_stored_goes_on_after_a_restart)
 {
     struct usage_totals totals;
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     usage_table_free(counting.book);
     counting = (struct counting){core, usage_table_new(&mono), 0};
     usage_table_resume(counting.book, "n1", knew(core, noon, noon + 70 * MINUTE),
@@ -452,7 +441,6 @@ CORE_TEST(what_is_stored_goes_on_after_a_restart)
     assert_changes(counting.book, ""); /* it is stored already */
     report_of(&counting, noon + 81 * MINUTE, 60, 10, 0);
     assert_changes(counting.book, "c0 0");
-    usage_table_free(counting.book);
 }
 
 /* Neither a Node that the list does not show, nor one that stays silent, keeps what is stored. */
@@ -460,9 +448,7 @@ CORE_TEST(what_is_stored_of_others_goes)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
-    usage_table_free(counting.book);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     assert_int_equal(core_node(core, "n2", one, 1), VERDICT_OK);
     for (int silent = 0; silent < 2; silent++) {
         struct usage_table *book = usage_table_new(&mono);
@@ -491,8 +477,7 @@ CORE_TEST(many_silent_nodes_are_forgotten_a_few_at_a_time)
     uint32_t before = 0;
     uint32_t reports = 0;
 
-    mono_ms = 1000;
-    struct counting counting = count_from(core, noon - MINUTE);
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     for (int i = 0; i < 2000; i++) {
         (void)snprintf(name, sizeof name, "m%d", i);
         usage_table_resume(counting.book, name, knew(core, noon, noon + MINUTE), noon + MINUTE);
@@ -507,5 +492,4 @@ CORE_TEST(many_silent_nodes_are_forgotten_a_few_at_a_time)
         gone += before;
     }
     assert_in_range(reports, 125, 140);
-    usage_table_free(counting.book);
 }

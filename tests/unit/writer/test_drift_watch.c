@@ -32,6 +32,7 @@ struct scene {
     struct app app;
     struct settings settings;
     struct drift_watch *watch;
+    const struct request *all_gpus;
     int64_t now_ms;
 };
 
@@ -43,6 +44,7 @@ static int set_up(void **state)
 
     assert_int_equal(store_open(&rules, &scene->app.store, &err), 0);
     core_init(&scene->core);
+    scene->all_gpus = core_request(&scene->core, "8000");
     scene->app.settings = &scene->settings; /* no Events: there is no outbox */
     scene->app.view = view_new();
     atomic_store(&scene->app.identified, true);
@@ -91,24 +93,25 @@ static void lose_node(struct scene *scene, uint32_t node)
     run(scene, &command);
 }
 
-/* One pod on each node, on all of its GPUs. */
+/* A node with one pod, on all of its GPUs. */
+static void fill_node(struct scene *scene, uint32_t node)
+{
+    const struct command command = {.kind = COMMAND_RESERVE,
+                                    .at_ms = 1,
+                                    .uid = arena_printf(&scene->core.arena, "uid-%u", node),
+                                    .namespace = "default",
+                                    .name = "pod",
+                                    .node = node_name(scene, node),
+                                    .request = scene->all_gpus};
+
+    show_node(scene, node);
+    run(scene, &command);
+}
+
 static void fill(struct scene *scene)
 {
-    const struct request *request = core_request(&scene->core, "8000");
-
-    for (uint32_t i = 0; i < NODES; i++) {
-        show_node(scene, i);
-        const struct command command = {
-            .kind = COMMAND_RESERVE,
-            .at_ms = 1,
-            .uid = arena_printf(&scene->core.arena, "uid-%u", i),
-            .namespace = "default",
-            .name = "pod",
-            .node = node_name(scene, i),
-            .request = request,
-        };
-        run(scene, &command);
-    }
+    for (uint32_t i = 0; i < NODES; i++)
+        fill_node(scene, i);
 }
 
 /* Runs the next look to its end; returns how many steps of the writer it took. */
@@ -277,19 +280,8 @@ SCENE_TEST(fresh_adopted_pods_at_the_start_are_one_warning)
 /* One of each GPU and one of the node: nine a node, sixteen lines at most, the rest in one. */
 SCENE_TEST(much_drift_at_once_has_a_few_lines_and_a_sum)
 {
-    const struct request *request = core_request(&scene->core, "8000");
-
-    for (uint32_t i = 0; i < 4; i++) {
-        show_node(scene, i);
-        const struct command reserve = {.kind = COMMAND_RESERVE,
-                                        .at_ms = 1,
-                                        .uid = arena_printf(&scene->core.arena, "uid-%u", i),
-                                        .namespace = "default",
-                                        .name = "pod",
-                                        .node = node_name(scene, i),
-                                        .request = request};
-        run(scene, &reserve);
-    }
+    for (uint32_t i = 0; i < 4; i++)
+        fill_node(scene, i);
     assert_string_equal(logged_by_look(scene, 1), "");
     lose_node(scene, 0);
     assert_int_equal(count_of(logged_by_look(scene, 1), "\n"), GPUS + 1);
@@ -306,19 +298,10 @@ SCENE_TEST(much_drift_at_once_has_a_few_lines_and_a_sum)
 /* A node whose slot another took: its drift is gone, and the other node has only its own. */
 SCENE_TEST(drift_goes_with_its_node_where_another_takes_the_place)
 {
-    const struct request *request = core_request(&scene->core, "8000");
-
-    show_node(scene, 1);
-    const struct command reserve = {.kind = COMMAND_RESERVE,
-                                    .at_ms = 1,
-                                    .uid = "a",
-                                    .namespace = "default",
-                                    .name = "a",
-                                    .node = node_name(scene, 1),
-                                    .request = request};
     const struct command release = {
-        .kind = COMMAND_RELEASE, .at_ms = 1, .uid = "a", .why = "ended"};
-    run(scene, &reserve);
+        .kind = COMMAND_RELEASE, .at_ms = 1, .uid = "uid-1", .why = "ended"};
+
+    fill_node(scene, 1);
     lose_node(scene, 1);
     (void)look(scene);
     assert_int_equal(exposed(), GPUS + 1);
