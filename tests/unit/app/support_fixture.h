@@ -199,6 +199,20 @@ uint32_t fixture_taken(struct app_fixture *fixture,
                        const char *node); /* milli, bound and reserved */
 uint32_t fixture_reserved(struct app_fixture *fixture, const char *node);
 size_t fixture_allocations(struct app_fixture *fixture);
+/* The text contains this part. */
+#define assert_says(text, part)                                                                    \
+    do {                                                                                           \
+        const char *const said = (text);                                                           \
+        if (strstr(said, part) == NULL)                                                            \
+            fail_msg("\"%s\" does not say \"%s\"", said, part);                                    \
+    } while (0)
+/* So many wake-ups within this time. */
+#define assert_woken(fixture, ms, times)                                                           \
+    do {                                                                                           \
+        const uint32_t wake_ups_before = (fixture)->wake_ups;                                      \
+        fixture_pass(fixture, ms);                                                                 \
+        assert_int_equal((fixture)->wake_ups - wake_ups_before, times);                            \
+    } while (0)
 /* Runs, and compares fixture_taken(). */
 #define assert_taken(fixture, node, milli)                                                         \
     do {                                                                                           \

@@ -55,13 +55,13 @@ APP_TEST(a_tiny_amount_gets_one_event_although_it_is_placed)
 {
     fixture_grant(fixture, "p", "1", "n1");
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 1);
-    assert_non_null(strstr(events(fixture), "\"action\":\"tiny\""));
-    assert_non_null(strstr(events(fixture), "\"type\":\"Warning\""));
-    assert_non_null(strstr(events(fixture),
-                           "container c: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is one "
-                           "whole GPU; did you mean 1000?"));
-    assert_non_null(strstr(events(fixture), "\"kind\":\"Pod\""));
-    assert_non_null(strstr(events(fixture), "\"name\":\"p\""));
+    assert_says(events(fixture), "\"action\":\"tiny\"");
+    assert_says(events(fixture), "\"type\":\"Warning\"");
+    assert_says(events(fixture),
+                "container c: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; 1000 is one "
+                "whole GPU; did you mean 1000?");
+    assert_says(events(fixture), "\"kind\":\"Pod\"");
+    assert_says(events(fixture), "\"name\":\"p\"");
 }
 
 APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
@@ -69,8 +69,8 @@ APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
     fixture->app.rules.request_rules.min_milli = 100;
     fixture_pod(fixture, "p", "2");
     assert_int_equal(count(fixture, "\"action\":\"minimum\""), 1);
-    assert_non_null(strstr(events(fixture), "did you mean 2000?"));
-    assert_non_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "did you mean 2000?"));
+    assert_says(events(fixture), "did you mean 2000?");
+    assert_says(fixture_filter(fixture, "p", "n1 n2"), "did you mean 2000?");
 }
 
 APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
@@ -78,8 +78,8 @@ APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
     fixture_pod_of(fixture, "p", MILLI("1"), "\"milligpu.io/gpu_model\":\"A100\"", NULL);
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 2);
     assert_int_equal(count(fixture, "\"action\":\"annotation\""), 1);
-    assert_non_null(strstr(events(fixture), "annotation milligpu.io/gpu_model has no effect; did "
-                                            "you mean milligpu.io/gpu-model?"));
+    assert_says(events(fixture), "annotation milligpu.io/gpu_model has no effect; did "
+                                 "you mean milligpu.io/gpu-model?");
 }
 
 APP_TEST(an_annotation_that_becomes_wrong_later_is_told_as_well)
@@ -106,8 +106,7 @@ APP_TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest)
 {
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
-    assert_non_null(
-        strstr(events(fixture), "no node has a GPU of model A10O; the nearest is A100"));
+    assert_says(events(fixture), "no node has a GPU of model A10O; the nearest is A100");
     /* What kube-scheduler gets depends on the request alone. */
     assert_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "nearest"));
     fixture_annotate(fixture, "p", "\"x\":\"1\"");

@@ -167,8 +167,8 @@ FIXTURE_TEST(an_entry_is_sent_only_when_the_lists_show_it)
     assert_ptr_equal(strstr(text_for(1), start), text_for(1));
     (void)snprintf(start, sizeof start, "id: %llu\nevent: observe\n",
                    (unsigned long long)before_commit + 1);
-    assert_non_null(strstr(text_for(1), start));
-    assert_non_null(strstr(text_for(0), start));
+    assert_says(text_for(1), start);
+    assert_says(text_for(0), start);
 }
 
 FIXTURE_TEST(retention_that_passes_a_slow_client_ends_its_stream_with_reset)
@@ -216,7 +216,7 @@ FIXTURE_TEST(a_stream_whose_next_entry_cannot_be_read_ends_with_reset)
     assert_true(comes_to_its_end(0));
     stop_feeding();
     const char *text = text_for(0);
-    assert_non_null(strstr(text, "event: node"));
+    assert_says(text, "event: node");
     const char *reset = strstr(text, "event: reset");
     assert_non_null(reset);
     assert_string_equal(reset, "event: reset\ndata: {}\n\n");

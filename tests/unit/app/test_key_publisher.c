@@ -242,13 +242,13 @@ SCENE_TEST(keys_of_others_stay)
                      201);
     run(scene);
     is_there(scene);
-    assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
+    assert_says(scene->out.data, "\"a\":\"b\"");
     assert_int_equal(scene->requests, 1);
     /* A start later changes nothing. */
     begin_again(scene);
     run(scene);
     is_there(scene);
-    assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
+    assert_says(scene->out.data, "\"a\":\"b\"");
 }
 
 /* A late request of before publishes a key again; revoked is "\"true\"", or null: it is not. */
@@ -422,10 +422,10 @@ SCENE_TEST(a_config_map_that_came_meanwhile_is_patched)
                      201);
     run(scene);
     assert_int_equal(scene->requests, 2);
-    assert_non_null(strstr(facts_of(scene).error, "HTTP 409"));
+    assert_says(facts_of(scene).error, "HTTP 409");
     pass(scene, 1000);
     is_there(scene);
-    assert_non_null(strstr(scene->out.data, "\"a\":\"b\""));
+    assert_says(scene->out.data, "\"a\":\"b\"");
 }
 
 SCENE_TEST(an_answer_of_somebody_else_is_not_ours)
@@ -626,7 +626,7 @@ SCENE_TEST(a_folder_that_cannot_be_written_is_said)
     assert_int_equal(unlink(list), 0);
     assert_int_equal(mkdir(list, 0700), 0);
     pass(scene, AGAIN_MS);
-    assert_non_null(strstr(facts_of(scene).trouble, list));
+    assert_says(facts_of(scene).trouble, list);
     assert_true(facts_of(scene).published);
     assert_int_equal(rmdir(list), 0);
     will_have(scene, AGAIN_MS, "signing next");
@@ -813,8 +813,8 @@ SCENE_TEST(a_full_keyring_has_a_way_out)
     }
     want_replaced(scene, key[0].id);
     pass(scene, AGAIN_MS);
-    assert_non_null(strstr(facts_of(scene).trouble, "15 keys of before"));
-    assert_non_null(strstr(facts_of(scene).trouble, "milligpuctl revoke-key"));
+    assert_says(facts_of(scene).trouble, "15 keys of before");
+    assert_says(facts_of(scene).trouble, "milligpuctl revoke-key");
     write_revoked(scene, key[KEYRING_MAX - 1].id);
     pass(scene, AGAIN_MS);
     assert_string_equal(facts_of(scene).trouble, "");

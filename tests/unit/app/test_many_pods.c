@@ -253,11 +253,11 @@ APP_TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask)
     http_call_done(&call);
     crowd(fixture, ENOUGH);
     const char *many = waiting_page(fixture, &call, "limit=1000");
-    assert_non_null(strstr(many, "\"overflow\":true"));
-    assert_non_null(strstr(many, "not remembered: too many pods wait"));
+    assert_says(many, "\"overflow\":true");
+    assert_says(many, "not remembered: too many pods wait");
     assert_null(strstr(many, "\"continue\""));
     http_call_done(&call);
-    assert_non_null(strstr(waiting_page(fixture, &call, "limit=999"), "\"continue\""));
+    assert_says(waiting_page(fixture, &call, "limit=999"), "\"continue\"");
     http_call_done(&call);
 }
 
@@ -314,7 +314,7 @@ APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
     fixture_run(fixture);
     assert_int_equal(known(fixture, "a")->verdict, REQUEST_OK);
     assert_null(known(fixture, "a")->request);
-    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "n1"));
+    assert_says(fixture_filter(fixture, "a", "n1 n2"), "n1");
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     fixture_run(fixture);
     assert_string_equal(fixture_where(fixture, "a"), "n1");
@@ -416,7 +416,7 @@ APP_TEST(while_bindings_fill_their_memory_no_more_are_made)
     assert_true(outbox_bytes(fixture->app.outbox) >= OUTBOX_BYTES_MAX);
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
     (void)writer_step(fixture->parts.writer, 0);
-    assert_non_null(strstr(fixture_error(call), "too many Bindings wait"));
+    assert_says(fixture_error(call), "too many Bindings wait");
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
     fixture_run_until_idle(fixture);
     assert_int_equal(outbox_bytes(fixture->app.outbox), 0);
@@ -437,7 +437,6 @@ APP_TEST(a_large_question_leaves_no_large_memory_behind)
     strbuf_str(&object, "\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":"
                         "{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]}}");
     fixture_run(fixture);
-    assert_non_null(
-        strstr(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models"));
+    assert_says(fixture_filter_of(fixture, object.data, "n1 n2"), "more than 32 models");
     assert_true(webhooks_bytes(fixture->parts.webhooks) < 5 * MIB / 4);
 }

@@ -80,18 +80,6 @@ APP_TEST(what_could_not_be_stored_is_stored_later_and_once)
     assert_int_equal(stored(fixture), 7);
 }
 
-APP_TEST(nothing_is_stored_in_safe_mode)
-{
-    atomic_store(&fixture->app.health.safe_mode, true);
-    add(fixture, 1, 5);
-    fixture_pass(fixture, 61000);
-    writer_end(fixture->parts.writer);
-    assert_int_equal(stored(fixture), 0);
-    atomic_store(&fixture->app.health.safe_mode, false);
-    writer_end(fixture->parts.writer);
-    assert_int_equal(stored(fixture), 5);
-}
-
 /* --- idle --- */
 
 enum { MINUTE = 60000 };
@@ -259,15 +247,18 @@ APP_TEST(many_that_become_idle_are_stored_a_chunk_at_a_time)
     assert_stored(fixture, 1, true);
 }
 
-APP_TEST(in_safe_mode_no_idle_share_is_stored)
+APP_TEST(nothing_is_stored_in_safe_mode)
 {
     bound(fixture);
     atomic_store(&fixture->app.health.safe_mode, true);
+    add(fixture, 1, 5);
     idle_until(fixture, 60);
     fixture_pass(fixture, 61000);
     writer_end(fixture->parts.writer);
+    assert_int_equal(stored(fixture), 0);
     assert_stored(fixture, 0, false);
     atomic_store(&fixture->app.health.safe_mode, false);
     writer_end(fixture->parts.writer);
+    assert_int_equal(stored(fixture), 5);
     assert_stored(fixture, 1, true);
 }

@@ -28,11 +28,11 @@ static void offers(struct app_fixture *fixture, const char *capacity, const char
                    "\"allocatable\":{\"nvidia.com/gpu\":%s}}}",
                    capacity, allocatable);
     fixture_api(fixture, "PATCH", "/api/v1/nodes/gpu/status", body);
-    fixture_run(fixture);
 }
 
 static bool fits(struct app_fixture *fixture, const char *pod)
 {
+    fixture_run(fixture);
     return strstr(fixture_filter(fixture, pod, "gpu"), "\"NodeNames\":[\"gpu\"]") != NULL;
 }
 
@@ -55,7 +55,7 @@ static void no_event_tells_of_it(struct app_fixture *fixture)
 
     strbuf_init(&out);
     fixture_get(fixture, "/apis/events.k8s.io/v1/namespaces/default/events", &out);
-    assert_non_null(strstr(out.data, "\"items\":[]"));
+    assert_says(out.data, "\"items\":[]");
 }
 
 FIXTURE_TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits)
@@ -63,18 +63,17 @@ FIXTURE_TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits)
     fixture_pod(fixture, "b", "300");
     fixture_grant(fixture, "a", "300", "gpu");
     offers(fixture, "\"2\"", "\"0\"");
-    assert_non_null(strstr(fixture_filter(fixture, "b", "gpu"), "no GPU with 300 milli free"));
-    assert_non_null(strstr(fixture_bind(fixture, "b", "gpu"), "plugin"));
+    fixture_run(fixture);
+    assert_says(fixture_filter(fixture, "b", "gpu"), "no GPU with 300 milli free");
+    assert_says(fixture_bind(fixture, "b", "gpu"), "plugin");
     offers(fixture, "\"0\"", "\"0\""); /* kubelet forgets the plugin after five minutes */
     assert_false(fits(fixture, "b"));
     assert_string_equal(fixture_where(fixture, "a"), "gpu");
     assert_int_equal(fixture_taken(fixture, "gpu"), 300);
     fixture_pass(fixture, 5000);
     no_event_tells_of_it(fixture);
-    const uint32_t wake_ups = fixture->wake_ups;
     offers(fixture, "\"2\"", "\"1\"");
-    fixture_pass(fixture, 2000);
-    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_woken(fixture, 2000, 1);
     assert_string_equal(fixture_bind(fixture, "b", "gpu"), "");
 }
 
@@ -84,12 +83,10 @@ FIXTURE_TEST(an_agent_that_names_the_gpus_opens_the_node_and_wakes)
     offers(fixture, "\"2\"", "\"0\"");
     assert_false(fits(fixture, "b"));
     fixture_pass(fixture, 5000);
-    const uint32_t wake_ups = fixture->wake_ups;
     fixture_annotate_node(fixture, "gpu",
                           "\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
                           "\\\"GPU-a\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\"");
-    fixture_pass(fixture, 2000);
-    assert_int_equal(fixture->wake_ups, wake_ups + 1);
+    assert_woken(fixture, 2000, 1);
     assert_true(fits(fixture, "b"));
 }
 

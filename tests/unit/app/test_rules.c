@@ -166,7 +166,7 @@ FIXTURE_TEST(a_rule_decides_in_filter_and_bind)
     assert_true(passes(fixture, "part", "n2"));
     assert_true(passes(fixture, "whole", "n1"));
     /* kube-scheduler may bring any node. */
-    assert_non_null(strstr(fixture_bind(fixture, "part", "n1"), NIGHT_REFUSES));
+    assert_says(fixture_bind(fixture, "part", "n1"), NIGHT_REFUSES);
     assert_string_equal(fixture_bind(fixture, "whole", "n1"), "");
     assert_string_equal(fixture_bind(fixture, "part", "n2"), "");
 }
@@ -191,8 +191,8 @@ FIXTURE_TEST(a_rule_decides_in_prioritize)
     add_object(fixture, "a", &body);
     strbuf_str(&body, ",\"Nodes\":null,\"NodeNames\":[\"n1\",\"n2\"]}");
     const char *answer = fixture_ask(fixture, "/scheduler/prioritize", body.data);
-    assert_non_null(strstr(answer, "{\"Host\":\"n1\",\"Score\":0}"));
-    assert_non_null(strstr(answer, "{\"Host\":\"n2\",\"Score\":10}"));
+    assert_says(answer, "{\"Host\":\"n1\",\"Score\":0}");
+    assert_says(answer, "{\"Host\":\"n2\",\"Score\":10}");
 }
 
 /* A victim gives room, and the rule stays. */
@@ -214,7 +214,7 @@ FIXTURE_TEST(a_rule_decides_in_preempt)
     strbuf_str(&body, "]}}}");
     const char *answer = fixture_ask(fixture, "/scheduler/preempt", body.data);
     assert_null(strstr(answer, "\"n1\""));
-    assert_non_null(strstr(answer, "\"n2\""));
+    assert_says(answer, "\"n2\"");
 }
 
 /* An autoscaler's template, which the ledger does not know, has labels like every Node. */
@@ -334,7 +334,7 @@ FIXTURE_TEST(binds_behind_a_change_are_decided_by_it)
     struct fixture_call *behind = fixture_bind_begin(fixture, "b", "n1");
     fixture_run(fixture);
     assert_string_equal(fixture_error(before), "");
-    assert_non_null(strstr(fixture_error(behind), NIGHT_REFUSES));
+    assert_says(fixture_error(behind), NIGHT_REFUSES);
 }
 
 FIXTURE_TEST(another_document_is_told_and_wakes_who_waits)
@@ -419,7 +419,7 @@ HOSTS_TEST(the_last_idle_host_is_kept_for_pods_of_several_gpus)
     fixture_pod(fixture, "big", "2000");
     fixture_grant(fixture, "p", "300", "a");
     assert_int_equal(idle_hosts(fixture), 1);
-    assert_non_null(strstr(fixture_bind(fixture, "q", "b"), "reserve: "));
+    assert_says(fixture_bind(fixture, "q", "b"), "reserve: ");
     assert_false(passes(fixture, "q", "b"));
     assert_true(passes(fixture, "big", "b"));
     assert_string_equal(fixture_bind(fixture, "q", "a"), ""); /* it is not idle */
@@ -476,7 +476,7 @@ static void kept_while(struct app_fixture *fixture, const char *begins, const ch
     fixture_change_node(fixture, "b", begins);
     fixture_pod(fixture, "p", "300");
     assert_int_equal(idle_hosts(fixture), 1);
-    assert_non_null(strstr(fixture_bind(fixture, "p", "a"), "reserve: "));
+    assert_says(fixture_bind(fixture, "p", "a"), "reserve: ");
     assert_false(passes(fixture, "p", "a"));
     (void)wake_ups_of(fixture); /* what was owed goes first */
     const uint32_t owed = wake_ups_of(fixture);

@@ -273,7 +273,7 @@ TEST(prioritize_gives_ten_to_the_node_that_filter_lists_first)
             first_of(fixture_filter(fixture, amount[i], names), best);
             fixture_pass(fixture, 3000); /* its best place does not count as taken any more */
             (void)snprintf(wanted, sizeof wanted, "{\"Host\":\"%s\",\"Score\":10}", best);
-            assert_non_null(strstr(scores, wanted));
+            assert_says(scores, wanted);
             xfree(scores);
             strbuf_done(&body);
         }

@@ -239,7 +239,7 @@ SCENE_TEST(a_key_that_is_not_published_signs_nothing)
     fixture_pod(fixture, "p", "300");
     fixture_pod(fixture, "q", "300");
     fixture_show_pod(fixture, "zero", "0");
-    assert_non_null(strstr(fixture_bind(fixture, "p", "n1"), "not ready: the node has an agent"));
+    assert_says(fixture_bind(fixture, "p", "n1"), "not ready: the node has an agent");
     assert_string_equal(fixture_bind(fixture, "zero", "n1"), "");
     assert_string_equal(fixture_bind(fixture, "q", "n2"), "");
     assert_null(note_of(scene, "q", "milligpu.io/signature"));
@@ -294,7 +294,7 @@ SCENE_TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now)
     lose_ledger(scene, scene->keyring);
     assert_int_equal(fixture_taken(scene->fixture, "n1"), 750);
     fixture_show_pod(scene->fixture, "next", "900");
-    assert_non_null(strstr(fixture_bind(scene->fixture, "next", "n1"), "no GPU with 900 milli"));
+    assert_says(fixture_bind(scene->fixture, "next", "n1"), "no GPU with 900 milli");
     /* Without a key nothing is proven: it is adopted by what it asks for. */
     lose_ledger(scene, NULL);
     assert_int_equal(fixture_taken(scene->fixture, "n1"), 100);

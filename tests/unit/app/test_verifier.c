@@ -170,9 +170,9 @@ VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
     fixture_pod(fixture, "b", "300");
     fixture_grant(fixture, "a", "300", "n1");
     fixture->contradict = true;
-    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "safe mode: the database refused"));
+    assert_says(fixture_bind(fixture, "b", "n1"), "safe mode: the database refused");
     assert_int_equal(fixture->app.health.safe.reason, SAFE_REFUSED);
-    assert_non_null(strstr(fixture->app.health.safe.text, "reserve"));
+    assert_says(fixture->app.health.safe.text, "reserve");
     const long long journal = number("SELECT max(seq) FROM journal");
     fixture_delete_pod(fixture, "a");
     fixture_node(fixture, "n3", "1000");
@@ -181,8 +181,8 @@ VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
     assert_int_equal(number("SELECT max(seq) FROM journal"), journal);
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
-    assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "safe mode"));
-    assert_non_null(strstr(fixture_bind(fixture, "b", "n2"), "safe mode"));
+    assert_says(fixture_filter(fixture, "b", "n1 n2"), "safe mode");
+    assert_says(fixture_bind(fixture, "b", "n2"), "safe mode");
 }
 
 /* A Binding that was on its way is answered by what the API server says. */
@@ -214,7 +214,7 @@ VERIFIER_TEST(damage_in_the_file_is_found)
     verifier(fixture);
     assert_true(atomic_load(&fixture->app.health.safe_mode));
     assert_int_equal(fixture->app.health.safe.reason, SAFE_DISK);
-    assert_non_null(strstr(fixture->app.health.safe.text, "the charge of allocation"));
+    assert_says(fixture->app.health.safe.text, "the charge of allocation");
     assert_int_equal(bundles(), 1);
 }
 
@@ -234,7 +234,7 @@ VERIFIER_TEST(damage_in_memory_is_found)
     node->free_milli++;
     assert_true(atomic_load(&fixture->app.health.safe_mode));
     assert_int_equal(fixture->app.health.safe.reason, SAFE_MEMORY);
-    assert_non_null(strstr(fixture->app.health.safe.text, "node n2"));
+    assert_says(fixture->app.health.safe.text, "node n2");
 }
 
 VERIFIER_TEST(what_readers_see_is_verified_too)
@@ -285,10 +285,10 @@ VERIFIER_TEST(a_ledger_in_memory_has_no_bundle)
     assert_false(atomic_load(&fixture->app.health.safe_mode));
     fixture_show_pod(fixture, "a", "300");
     fixture->contradict = true;
-    assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "safe mode"));
+    assert_says(fixture_bind(fixture, "a", "n1"), "safe mode");
     verifier(fixture);
     assert_string_equal(fixture->app.health.safe.folder, "");
-    assert_non_null(strstr(fixture->app.health.safe.why_none, "in memory"));
+    assert_says(fixture->app.health.safe.why_none, "in memory");
 }
 
 VERIFIER_TEST(a_fifth_bundle_is_not_made)
@@ -298,8 +298,7 @@ VERIFIER_TEST(a_fifth_bundle_is_not_made)
         verifier(fixture);
         assert_int_equal(bundles(), made < 5 ? made : 4);
         if (made == 5)
-            assert_non_null(
-                strstr(scene.fixture->app.health.safe.why_none, "4 beside the ledger already"));
+            assert_says(scene.fixture->app.health.safe.why_none, "4 beside the ledger already");
         finish();
         begin_on(scene.ledger);
         fixture = scene.fixture;
@@ -335,6 +334,6 @@ TEST(the_last_thousand_commands_are_kept_in_order)
     for (size_t i = 0; i < out.len; i++)
         lines += out.data[i] == '\n';
     assert_int_equal(lines, RECENT_MAX);
-    assert_non_null(strstr(out.data, "...\"}\n")); /* a name that is too long is cut */
+    assert_says(out.data, "...\"}\n"); /* a name that is too long is cut */
     command_trace_free(command_trace);
 }

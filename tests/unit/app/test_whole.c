@@ -44,7 +44,7 @@ FIXTURE_TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_ou
     assert_int_equal(fixture->bindings, 0);
     assert_int_equal(held(fixture), 1);
     assert_int_equal(reservations(fixture), 1);
-    assert_non_null(strstr(fixture_filter(fixture, "a", "n1 n2"), "\"NodeNames\":[\"n2\"]"));
+    assert_says(fixture_filter(fixture, "a", "n1 n2"), "\"NodeNames\":[\"n2\"]");
     fixture_run(fixture);
     assert_string_equal(fixture_error(call), "");
     assert_string_equal(fixture_where(fixture, "w"), "n1");
@@ -61,8 +61,8 @@ FIXTURE_TEST(of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound)
         fixture_pod(fixture, "a", "100");
         fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
         fixture_run(fixture);
-        assert_non_null(strstr(fixture_filter(fixture, "a", "n1"), "\"NodeNames\":[\"n1\"]"));
-        assert_non_null(strstr(fixture_filter(fixture, "w", "n1"), "\"NodeNames\":[\"n1\"]"));
+        assert_says(fixture_filter(fixture, "a", "n1"), "\"NodeNames\":[\"n1\"]");
+        assert_says(fixture_filter(fixture, "w", "n1"), "\"NodeNames\":[\"n1\"]");
         struct fixture_call *one = fixture_bind_begin(fixture, first == 0 ? "a" : "w", "n1");
         struct fixture_call *two = fixture_bind_begin(fixture, first == 0 ? "w" : "a", "n1");
         fixture_run(fixture); /* both in one batch */
@@ -83,12 +83,12 @@ FIXTURE_TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node)
     fixture->lose_requests = true;
     struct fixture_call *call = fixture_bind_begin(fixture, "w", "n1");
     fixture_pass(fixture, 20000);
-    assert_non_null(strstr(fixture_error(call), "in doubt"));
+    assert_says(fixture_error(call), "in doubt");
     assert_int_equal(held(fixture), 1);
-    assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "mixed"));
-    assert_non_null(strstr(fixture_bind(fixture, "w", "n2"), "elsewhere"));
-    assert_non_null(strstr(fixture_filter(fixture, "w", "n1 n2"), "\"NodeNames\":[\"n1\"]"));
-    assert_non_null(strstr(fixture_filter(fixture, "w", "n2"), "holds a reservation on node n1"));
+    assert_says(fixture_bind(fixture, "a", "n1"), "mixed");
+    assert_says(fixture_bind(fixture, "w", "n2"), "elsewhere");
+    assert_says(fixture_filter(fixture, "w", "n1 n2"), "\"NodeNames\":[\"n1\"]");
+    assert_says(fixture_filter(fixture, "w", "n2"), "holds a reservation on node n1");
     fixture_restart_and_run(fixture);
     assert_int_equal(held(fixture), 1);
     fixture->lose_requests = false;
@@ -104,7 +104,7 @@ FIXTURE_TEST(a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held)
     fixture_break(fixture,
                   &(struct fixture_fault){
                       .point = POINT_REQUEST, .nth = 1, .trouble = POINT_STATUS, .status = 403});
-    assert_non_null(strstr(fixture_bind(fixture, "w", "n1"), "403"));
+    assert_says(fixture_bind(fixture, "w", "n1"), "403");
     fixture_heal(fixture);
     fixture_pass(fixture, 2000);
     assert_int_equal(held(fixture), 0);
@@ -120,7 +120,7 @@ FIXTURE_TEST(a_pod_of_both_resources_holds_both_whoever_bound_it)
             assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
         assert_int_equal(held(fixture), 1);
         assert_int_equal(fixture_taken(fixture, "n1"), 300);
-        assert_non_null(strstr(fixture_bind(fixture, "a", "n1"), "mixed"));
+        assert_says(fixture_bind(fixture, "a", "n1"), "mixed");
         fixture_restart_and_run(fixture);
         assert_int_equal(held(fixture), 1);
         fixture_delete_pod(fixture, "a");
@@ -135,9 +135,9 @@ FIXTURE_TEST(a_pod_of_both_resources_is_not_offered_nodes_with_shares)
     fixture_pod_of(fixture, "b", BOTH, NULL, NULL);
     fixture_run(fixture);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    assert_non_null(strstr(fixture_filter(fixture, "b", "n1 n2"), "\"NodeNames\":[\"n2\"]"));
-    assert_non_null(strstr(fixture_filter(fixture, "b", "n1"), "no other pod's shares"));
-    assert_non_null(strstr(fixture_bind(fixture, "b", "n1"), "mixed"));
+    assert_says(fixture_filter(fixture, "b", "n1 n2"), "\"NodeNames\":[\"n2\"]");
+    assert_says(fixture_filter(fixture, "b", "n1"), "no other pod's shares");
+    assert_says(fixture_bind(fixture, "b", "n1"), "mixed");
 }
 
 FIXTURE_TEST(the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share)

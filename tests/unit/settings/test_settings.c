@@ -74,6 +74,14 @@ static void loads(const char *line)
         fail_msg("%s: %s", line, err.text);
 }
 
+static void loads_file(void)
+{
+    char line[100];
+
+    (void)snprintf(line, sizeof line, "--config %s", file);
+    loads(line);
+}
+
 static void refuses(const char *line, const char *says)
 {
     print_message("%s\n", line);
@@ -269,9 +277,7 @@ FIXTURE_TEST(a_file_is_read_whole)
                "namespace: \"null\"\n"
                "context: \"\"\n"
                "...\n");
-    char line[100];
-    (void)snprintf(line, sizeof line, "--config %s", file);
-    loads(line);
+    loads_file();
     const struct settings *is = settings_get(set);
     assert_string_equal(is->admin_listen, "[::1]:0");
     assert_string_equal(is->ledger, "it's here");
@@ -281,11 +287,11 @@ FIXTURE_TEST(a_file_is_read_whole)
     assert_string_equal(is->namespace, "null");
     assert_string_equal(is->context, "");
     write_file("");
-    loads(line);
+    loads_file();
     write_file("# nothing\n");
-    loads(line);
+    loads_file();
     write_file("{wake: node, shortlist: 7}");
-    loads(line);
+    loads_file();
     assert_int_equal(settings_get(set)->shortlist, 7);
 }
 
@@ -419,7 +425,6 @@ FIXTURE_TEST(what_is_printed_loads_again)
 {
     CLEANUP(strbuf_done) struct strbuf first;
     CLEANUP(strbuf_done) struct strbuf second;
-    char line[100];
     strbuf_init(&first);
     strbuf_init(&second);
     assert_int_equal(
@@ -431,8 +436,7 @@ FIXTURE_TEST(what_is_printed_loads_again)
     settings_print(&first, set);
     struct settings_set *before = STEAL(set);
     write_file(first.data);
-    (void)snprintf(line, sizeof line, "--config %s", file);
-    loads(line);
+    loads_file();
     for (int id = 0; id < SETTINGS; id++) {
         char was[200];
         char is[200];

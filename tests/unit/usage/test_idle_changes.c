@@ -60,18 +60,22 @@ static void forget(struct took *took)
     arena_done(&took->arena);
 }
 
+static void assert_takes(struct idle_changes *changes, const char *should)
+{
+    CLEANUP(forget) struct took took;
+
+    assert_taken(changes, &took, should);
+}
+
 TEST(the_newest_of_each_share_is_taken_once)
 {
     struct idle_changes *changes = idle_changes_new();
-    struct took took;
 
     put(changes, share("n1", "a", 5));
     put(changes, share("n1", "b", 6));
     put(changes, share("n1", "a", 0));
-    assert_taken(changes, &took, "n1/a 0, n1/b 6");
-    forget(&took);
-    assert_taken(changes, &took, "");
-    forget(&took);
+    assert_takes(changes, "n1/a 0, n1/b 6");
+    assert_takes(changes, "");
     idle_changes_free(changes);
     idle_changes_free(NULL);
 }
@@ -79,14 +83,12 @@ TEST(the_newest_of_each_share_is_taken_once)
 TEST(a_node_replaces_what_waits_of_its_shares)
 {
     struct idle_changes *changes = idle_changes_new();
-    struct took took;
 
     put(changes, share("n1", "a", 5));
     put(changes, share("n2", "a", 6));
     put(changes, all_of("n1"));
     put(changes, share("n1", "b", 7));
-    assert_taken(changes, &took, "n1/ 0, n1/b 7, n2/a 6");
-    forget(&took);
+    assert_takes(changes, "n1/ 0, n1/b 7, n2/a 6");
     idle_changes_free(changes);
 }
 
@@ -94,7 +96,6 @@ TEST(what_is_put_back_is_older_than_what_came_meanwhile)
 {
     struct idle_changes *changes = idle_changes_new();
     struct took took;
-    struct took again;
 
     put(changes, all_of("n1"));
     put(changes, share("n1", "a", 1)); /* newer than its node */
@@ -106,8 +107,7 @@ TEST(what_is_put_back_is_older_than_what_came_meanwhile)
     put(changes, all_of("n3"));
     idle_changes_put_back(changes, took.idle, took.count);
     forget(&took); /* the names were copied */
-    assert_taken(changes, &again, "n1/ 0, n1/a 1, n2/b 0, n3/ 0, n4/d 4");
-    forget(&again);
+    assert_takes(changes, "n1/ 0, n1/a 1, n2/b 0, n3/ 0, n4/d 4");
     idle_changes_free(changes);
 }
 

@@ -57,14 +57,22 @@ TEST(nodes_come_and_go)
     usage_table_free(NULL);
 }
 
-static bool take(struct usage_table *book, const struct node *node, const char *key,
-                 uint64_t number)
+/* A report without pods. */
+static bool take_at(struct usage_table *book, const struct node *node, const char *key,
+                    uint64_t number, int64_t now_ms)
 {
-    const struct usage_report report = {.node = TEXT("n1"), .number = number, .seconds = 300};
-    const struct measured_how how = {.now_ms = 1000 + (int64_t)number};
+    const struct usage_report report = {
+        .node = text_of(node->name->text), .number = number, .seconds = 60};
+    const struct measured_how how = {.now_ms = now_ms};
     uint32_t unknown;
 
     return usage_table_take(book, node, key, &report, &how, &unknown);
+}
+
+static bool take(struct usage_table *book, const struct node *node, const char *key,
+                 uint64_t number)
+{
+    return take_at(book, node, key, number, 1000 + (int64_t)number);
 }
 
 CORE_TEST(numbers_rise_for_each_key)
@@ -372,12 +380,8 @@ CORE_TEST(of_a_silent_node_nothing_stays_stored)
     idle_for(&counting, 10, 80);
     assert_changes(counting.book, "c0 10");
     for (int minute = 90; minute <= 96; minute++) {
-        const struct usage_report report = {
-            .node = TEXT("n2"), .number = (uint64_t)minute, .seconds = 60};
-        const struct measured_how how = {.now_ms = noon + minute * (int64_t)MINUTE};
-        uint32_t unknown;
-        assert_true(usage_table_take(counting.book, ledger_node(core->ledger, TEXT("n2")), key_a,
-                                     &report, &how, &unknown));
+        assert_true(take_at(counting.book, ledger_node(core->ledger, TEXT("n2")), key_a,
+                            (uint64_t)minute, noon + minute * (int64_t)MINUTE));
         if (minute <= 95) /* fresh */
             assert_int_equal(idle_since(counting.book, core, 0), noon + 10 * MINUTE);
         assert_changes(counting.book, minute == 96 ? "n1" : "");
@@ -460,11 +464,8 @@ CORE_TEST(what_is_stored_of_others_goes)
         usage_table_node(book, "n2", key_b);
         usage_table_list_end(book);
         assert_changes(book, silent ? "" : "n1");
-        const struct usage_report report = {.node = TEXT("n2"), .number = 1, .seconds = 60};
-        const struct measured_how how = {.now_ms = noon + 71 * MINUTE};
-        uint32_t unknown;
-        assert_true(usage_table_take(book, ledger_node(core->ledger, TEXT("n2")), key_b, &report,
-                                     &how, &unknown));
+        assert_true(
+            take_at(book, ledger_node(core->ledger, TEXT("n2")), key_b, 1, noon + 71 * MINUTE));
         assert_changes(book, silent ? "n1" : "");
         usage_table_free(book);
     }
