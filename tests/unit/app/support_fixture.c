@@ -38,6 +38,11 @@ void fixture_break(struct app_fixture *fixture, const struct fixture_fault *faul
     fixture->struck = fixture->felt = 0;
 }
 
+void fixture_break_store(struct app_fixture *fixture, enum fixture_point point, bool lasting)
+{
+    fixture_break(fixture, &(struct fixture_fault){.point = point, .nth = 1, .lasting = lasting});
+}
+
 void fixture_heal(struct app_fixture *fixture)
 {
     fixture->fault.point = POINT_NOWHERE;
@@ -634,6 +639,14 @@ static void post_pod(struct app_fixture *fixture, const char *name, const char *
 void fixture_pod(struct app_fixture *fixture, const char *name, const char *limits)
 {
     post_pod(fixture, name, limits, NULL);
+}
+
+const char *fixture_name(const char *prefix, int number)
+{
+    static char name[32];
+
+    (void)snprintf(name, sizeof name, "%s%d", prefix, number);
+    return name;
 }
 
 void fixture_show_pod(struct app_fixture *fixture, const char *name, const char *limits)

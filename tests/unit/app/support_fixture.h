@@ -127,6 +127,8 @@ void fixture_restart_and_run(struct app_fixture *fixture);
 void fixture_lose_ledger(struct app_fixture *fixture);
 
 void fixture_break(struct app_fixture *fixture, const struct fixture_fault *fault);
+/* The next call at this point of the store fails; lasting: and each later one. */
+void fixture_break_store(struct app_fixture *fixture, enum fixture_point point, bool lasting);
 void fixture_heal(struct app_fixture *fixture);
 /* The disk fails for good, and this process has met that. */
 bool fixture_disk_broken(const struct app_fixture *fixture);
@@ -156,6 +158,8 @@ void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char
 /* limits and annotations as JSON has them inside the braces (NULL: none); node NULL: unbound. */
 void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *limits,
                     const char *annotations, const char *node);
+/* "p7" of "p" and 7, valid until the next call. */
+const char *fixture_name(const char *prefix, int number);
 /* "key":"value" or "key":null, as a client would patch it in. */
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations);
 void fixture_annotate_node(struct app_fixture *fixture, const char *name, const char *annotations);

@@ -115,19 +115,14 @@ APP_TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest)
 
 APP_TEST(models_are_looked_for_a_few_times_each_minute)
 {
-    char name[16];
-
-    for (int i = 0; i <= EVENTS_PER_MINUTE; i++) {
-        (void)snprintf(name, sizeof name, "p%d", i);
-        fixture_pod_of(fixture, name, MILLI("300"),
-                       i < EVENTS_PER_MINUTE ? "\"milligpu.io/gpu-model\":\"A100\""
-                                             : "\"milligpu.io/gpu-model\":\"A10O\"",
-                       NULL);
-    }
+    for (int i = 0; i < EVENTS_PER_MINUTE; i++)
+        fixture_pod_of(fixture, fixture_name("p", i), MILLI("300"),
+                       "\"milligpu.io/gpu-model\":\"A100\"", NULL);
+    fixture_pod_of(fixture, "last", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
     fixture_pass(fixture, 61000);
     fixture_annotate(fixture, "p0", "\"x\":\"1\""); /* it was looked at, so this is no look */
-    fixture_annotate(fixture, name, "\"x\":\"1\"");
+    fixture_annotate(fixture, "last", "\"x\":\"1\"");
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
 }
 
@@ -166,15 +161,12 @@ APP_TEST(no_event_is_repeated_whatever_is_heard_again)
 
 APP_TEST(many_mistakes_at_once_are_told_a_few_each_minute)
 {
-    char name[16];
-
-    for (int i = 0; i < 2 * EVENTS_PER_MINUTE + 5; i++) {
-        (void)snprintf(name, sizeof name, "p%d", i);
-        fixture_pod(fixture, name, "1");
-    }
+    for (int i = 0; i < 2 * EVENTS_PER_MINUTE + 4; i++)
+        fixture_pod(fixture, fixture_name("p", i), "1");
+    fixture_pod(fixture, "last", "1");
     assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE);
     fixture_pass(fixture, 61000);
-    fixture_annotate(fixture, name, "\"x\":\"1\""); /* a pod that was passed over */
+    fixture_annotate(fixture, "last", "\"x\":\"1\""); /* a pod that was passed over */
     assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE + 1);
 }
 

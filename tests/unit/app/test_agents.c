@@ -349,6 +349,16 @@ FIXTURE_TEST(another_node_of_the_name_needs_an_agent_of_its_own)
 
 /* --- which nodes need one --- */
 
+EMPTY_TEST(an_agent_that_a_node_names_is_one_too)
+{
+    gpu_node(fixture, "n", "GPU-n");
+    gpu_node(fixture, "m", "GPU-m");
+    vouch_becomes(fixture, "m", VOUCH_NONE);
+    annotate(fixture, EMPTY);
+    vouch_becomes(fixture, "m", VOUCH_NO_AGENT);
+    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE); /* as before agents named their pod */
+}
+
 EMPTY_TEST(the_first_agent_of_the_cluster_closes_nodes_without_one)
 {
     gpu_node(fixture, "n", "GPU-n");
@@ -731,9 +741,7 @@ FIXTURE_TEST(what_is_remembered_of_no_node_is_forgotten)
 
 static void breaks_once(struct app_fixture *fixture)
 {
-    const struct fixture_fault once = {.point = POINT_COMMIT, .nth = 1};
-
-    fixture_break(fixture, &once);
+    fixture_break_store(fixture, POINT_COMMIT, false);
 }
 
 /* Until what was lost has been tried again. */
@@ -747,21 +755,19 @@ static void heals(struct app_fixture *fixture)
 
 FIXTURE_TEST(a_lost_batch_leaves_no_wrong_verdict)
 {
-    ready(fixture, "agent-n", "False");
-    fixture_bound_pod(fixture, "x", "100", "n"); /* something is written, too */
-    breaks_once(fixture);
-    heals(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
-    ready(fixture, "agent-n", "True");
-    fixture_bound_pod(fixture, "y", "100", "n");
-    breaks_once(fixture);
-    heals(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_GOOD);
-    annotate(fixture, EMPTY);
-    fixture_bound_pod(fixture, "z", "100", "n");
-    breaks_once(fixture);
-    heals(fixture);
-    assert_int_equal(vouch_of(fixture, "n"), VOUCH_UNNAMED);
+    static const enum vouch vouch[] = {VOUCH_NOT_READY, VOUCH_GOOD, VOUCH_UNNAMED};
+
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            ready(fixture, "agent-n", i == 0 ? "False" : "True");
+        else
+            annotate(fixture, EMPTY);
+        fixture_bound_pod(fixture, fixture_name("x", i), "100",
+                          "n"); /* something is written, too */
+        breaks_once(fixture);
+        heals(fixture);
+        assert_int_equal(vouch_of(fixture, "n"), vouch[i]);
+    }
     assert_int_equal(fixture_taken(fixture, "n"), 300);
 }
 
@@ -803,9 +809,7 @@ TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open)
 
 FIXTURE_TEST(what_is_remembered_is_tried_again_once_a_minute)
 {
-    const struct fixture_fault always = {.point = POINT_REMEMBER, .nth = 1, .lasting = true};
-
-    fixture_break(fixture, &always);
+    fixture_break_store(fixture, POINT_REMEMBER, true);
     fixture_pass(fixture, 5000);
     assert_int_equal(fixture->met, 0); /* nothing changed */
     agent_node(fixture, "m");
@@ -817,7 +821,7 @@ FIXTURE_TEST(what_is_remembered_is_tried_again_once_a_minute)
     assert_int_equal(vouch_of(fixture, "m"), VOUCH_GOOD);
     fixture_heal(fixture);
     fixture_pass(fixture, 61000);
-    fixture_break(fixture, &always);
+    fixture_break_store(fixture, POINT_REMEMBER, true);
     fixture_pass(fixture, 61000);
     assert_int_equal(fixture->met, 0); /* all is stored */
 }

@@ -200,12 +200,9 @@ FIXTURE_TEST(nodes_without_gpus_and_their_pods_change_nothing)
 FIXTURE_TEST(many_pods_of_one_step_are_published_once)
 {
     const uint64_t published = generation(fixture);
-    char name[16];
 
-    for (int i = 0; i < 20; i++) {
-        (void)snprintf(name, sizeof name, "p%d", i);
-        plain_pod(fixture, name, "100m", "1Mi", i % 2 == 0 ? "n1" : "n2");
-    }
+    for (int i = 0; i < 20; i++)
+        plain_pod(fixture, fixture_name("p", i), "100m", "1Mi", i % 2 == 0 ? "n1" : "n2");
     assert_left(fixture, "n1", 7000, 16 * GIB - 10);
     assert_left(fixture, "n2", 7000, 16 * GIB - 10);
     assert_int_equal(generation(fixture), published + 1);

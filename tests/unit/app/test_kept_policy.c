@@ -112,10 +112,8 @@ FIXTURE_TEST(a_policy_that_is_built_in_is_not_kept)
 
 FIXTURE_TEST(a_document_waits_for_the_disk_to_be_kept)
 {
-    const struct fixture_fault fault = {.point = POINT_KEEP_POLICY, .nth = 1, .lasting = true};
-
     decide_by_file(fixture, BINPACK);
-    fixture_break(fixture, &fault);
+    fixture_break_store(fixture, POINT_KEEP_POLICY, true);
     decide_by_file(fixture, SPREAD);
     fixture_pass(fixture, 50000);
     assert_int_equal(fixture->struck, 1); /* not at each step */
@@ -129,7 +127,7 @@ FIXTURE_TEST(a_document_waits_for_the_disk_to_be_kept)
     fixture_pass(fixture, 61000);
     assert_kept(SPREAD "seed: 9\n");
     /* Once is enough. */
-    fixture_break(fixture, &fault);
+    fixture_break_store(fixture, POINT_KEEP_POLICY, true);
     fixture_pass(fixture, 130000);
     assert_int_equal(fixture->met, 0);
 }

@@ -96,14 +96,11 @@ APP_TEST(only_pods_that_ask_for_shares_count)
 
 APP_TEST(the_policy_takes_up_what_was_learned)
 {
-    char name[8];
-
     take_up(fixture, "rollout");
     assert_int_equal(weight(fixture, 300), 0);
     assert_true(weight(fixture, 250) > 0); /* the cold start */
-    for (uint32_t i = 0; i < TALLY_COLD; i++) {
-        (void)snprintf(name, sizeof name, "p%u", i);
-        fixture_show_pod(fixture, name, "300");
+    for (int i = 0; i < TALLY_COLD; i++) {
+        fixture_show_pod(fixture, fixture_name("p", i), "300");
         if (i + 1 == TALLY_STEP_MIN)
             assert_int_equal(weight(fixture, 300), TALLY_STEP_MIN * TALLY_WEIGHT);
     }
@@ -180,9 +177,7 @@ APP_TEST(another_list_in_the_same_process_counts_nothing_again)
 
 APP_TEST(what_could_not_be_stored_is_stored_later)
 {
-    const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
-
-    fixture_break(fixture, &fault);
+    fixture_break_store(fixture, POINT_LEARN, true);
     two_pods(fixture, "a", "b");
     fixture_pass(fixture, 61000);
     assert_true(fixture->struck > 0);
@@ -195,9 +190,7 @@ APP_TEST(what_could_not_be_stored_is_stored_later)
 
 APP_TEST(nothing_is_stored_in_safe_mode)
 {
-    const struct fixture_fault fault = {.point = POINT_LEARN, .nth = 1, .lasting = true};
-
-    fixture_break(fixture, &fault);
+    fixture_break_store(fixture, POINT_LEARN, true);
     atomic_store(&fixture->app.health.safe_mode, true);
     two_pods(fixture, "a", "b");
     fixture_pass(fixture, 61000);

@@ -77,7 +77,7 @@ static void refused(struct hints *hints, const struct pod *pod)
 }
 
 /* This many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
-static void crowd(struct app_fixture *fixture, unsigned count)
+static void add_waiting(struct app_fixture *fixture, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
@@ -87,7 +87,7 @@ static void crowd(struct app_fixture *fixture, unsigned count)
     }
 }
 
-static void disperse(struct app_fixture *fixture, unsigned count)
+static void remove_waiting(struct app_fixture *fixture, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
@@ -99,7 +99,7 @@ static void disperse(struct app_fixture *fixture, unsigned count)
 
 APP_TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib)
 {
-    crowd(fixture, WAITING_MAX);
+    add_waiting(fixture, WAITING_MAX);
     const struct hints_bytes hints = hints_bytes(fixture->app.hints);
     const struct pod_cache_bytes pods = pod_cache_bytes(fixture->app.pod_cache);
     assert_int_equal(hints_waiting(fixture->app.hints), WAITING_MAX);
@@ -110,7 +110,7 @@ APP_TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib)
     assert_true(hints.request_classes + hints.waiting_pods + pods.requests +
                     WAITING_MAX * (size_t)512 <
                 32 * MIB);
-    disperse(fixture, WAITING_MAX);
+    remove_waiting(fixture, WAITING_MAX);
     assert_int_equal(hints_bytes(fixture->app.hints).request_classes, 0);
     assert_int_equal(hints_bytes(fixture->app.hints).waiting_pods, 0);
     assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, 0);
@@ -172,7 +172,7 @@ APP_TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much)
     struct waiting waiting;
     CLEANUP(arena_done) struct arena arena;
 
-    crowd(fixture, ENOUGH);
+    add_waiting(fixture, ENOUGH);
     fixture_show_pod(fixture, "a", "300");
     struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     assert_non_null(record->request);
@@ -216,18 +216,18 @@ static int64_t shown_overflow(struct app_fixture *fixture)
     return value;
 }
 
-/* No node has the crowd's models, so none of its pods fits. */
+/* No node has the add_waiting's models, so none of its pods fits. */
 APP_TEST(whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long)
 {
-    crowd(fixture, 10);
+    add_waiting(fixture, 10);
     assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
     assert_false(asked_in_vain(fixture));
     assert_int_equal(shown_overflow(fixture), 0);
-    crowd(fixture, ENOUGH);
+    add_waiting(fixture, ENOUGH);
     assert_true(hints_overflow(fixture->app.hints, fixture->now_ms));
     assert_true(asked_in_vain(fixture));
     assert_int_equal(shown_overflow(fixture), 1);
-    disperse(fixture, ENOUGH);
+    remove_waiting(fixture, ENOUGH);
     assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
 }
 
@@ -246,12 +246,12 @@ APP_TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask)
 {
     struct http_call call;
 
-    crowd(fixture, 10);
+    add_waiting(fixture, 10);
     const char *few = waiting_page(fixture, &call, "limit=1000");
     assert_null(strstr(few, "\"overflow\""));
     assert_null(strstr(few, "not remembered"));
     http_call_done(&call);
-    crowd(fixture, ENOUGH);
+    add_waiting(fixture, ENOUGH);
     const char *many = waiting_page(fixture, &call, "limit=1000");
     assert_says(many, "\"overflow\":true");
     assert_says(many, "not remembered: too many pods wait");
@@ -293,23 +293,22 @@ static const struct pod_record *known(struct app_fixture *fixture, const char *n
 }
 
 /* The greedy ones leave less room than one of them takes; then as many large ones as still fit. */
-static void crowd_to_the_last_place(struct app_fixture *fixture)
+static void fill_requests(struct app_fixture *fixture)
 {
-    char name[32];
-    unsigned i = 0;
+    int i = 0;
 
-    crowd(fixture, ENOUGH);
+    add_waiting(fixture, ENOUGH);
     do {
-        assert_true(i < 100);
-        (void)snprintf(name, sizeof name, "filler-%u", ++i);
-        large_pod_of(fixture, name, i, NULL); /* equal requests would be stored once */
+        assert_true(++i < 100);
+        /* Equal requests would be stored once. */
+        large_pod_of(fixture, fixture_name("filler-", i), (unsigned)i, NULL);
         fixture_run(fixture);
-    } while (known(fixture, name)->request != NULL);
+    } while (known(fixture, fixture_name("filler-", i))->request != NULL);
 }
 
 APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
 {
-    crowd_to_the_last_place(fixture);
+    fill_requests(fixture);
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
     assert_int_equal(known(fixture, "a")->verdict, REQUEST_OK);
@@ -319,26 +318,19 @@ APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
     fixture_run(fixture);
     assert_string_equal(fixture_where(fixture, "a"), "n1");
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
+    large_pod(fixture, "b", NULL);
+    fixture_run(fixture);
+    /* A version that the watch has not shown yet. */
+    fixture_annotate(fixture, "b", "\"milligpu.io/gpu-memory\":\"1Ki\"");
+    assert_string_equal(fixture_bind(fixture, "b", "n2"), "");
+    assert_taken(fixture, "n2", 300);
     fixture_restart_and_run(fixture);
-    assert_int_equal(fixture_taken(fixture, "n1"), 300);
-}
-
-APP_TEST(whose_request_found_no_room_is_bound_in_the_version_that_was_told_last)
-{
-    crowd_to_the_last_place(fixture);
-    large_pod(fixture, "a", NULL);
-    fixture_run(fixture);
-    /* The watch has not shown this yet. */
-    fixture_annotate(fixture, "a", "\"milligpu.io/gpu-memory\":\"1Ki\"");
-    assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
-    fixture_run(fixture);
-    assert_string_equal(fixture_where(fixture, "a"), "n1");
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 APP_TEST(a_bound_pod_whose_request_found_no_room_holds_its_share)
 {
-    crowd_to_the_last_place(fixture);
+    fill_requests(fixture);
     large_pod(fixture, "x", "n2");
     fixture_run(fixture);
     assert_null(known(fixture, "x")->request);

@@ -65,9 +65,7 @@ APP_TEST(many_rows_are_all_stored_a_chunk_at_a_time)
 
 APP_TEST(what_could_not_be_stored_is_stored_later_and_once)
 {
-    const struct fixture_fault fault = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
-
-    fixture_break(fixture, &fault);
+    fixture_break_store(fixture, POINT_MEASURE, true);
     add(fixture, 1, 5);
     fixture_pass(fixture, 130000);
     assert_true(fixture->struck > 1);
@@ -203,10 +201,8 @@ APP_TEST(after_a_long_absence_it_begins_anew)
 
 APP_TEST(what_is_idle_waits_for_the_disk)
 {
-    const struct fixture_fault fault = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
-
     bound(fixture);
-    fixture_break(fixture, &fault);
+    fixture_break_store(fixture, POINT_MEASURE, true);
     idle_until(fixture, 70);
     fixture_pass(fixture, 130000);
     assert_true(fixture->struck > 1);
@@ -215,8 +211,7 @@ APP_TEST(what_is_idle_waits_for_the_disk)
     fixture_pass(fixture, 61000);
     assert_stored(fixture, 1, true);
     /* Nothing is new, so nothing is written. */
-    const struct fixture_fault any = {.point = POINT_MEASURE, .nth = 1, .lasting = true};
-    fixture_break(fixture, &any);
+    fixture_break_store(fixture, POINT_MEASURE, true);
     fixture_pass(fixture, 130000);
     assert_int_equal(fixture->met, 0);
     report(fixture, 71, 0); /* but when the last report was taken is */

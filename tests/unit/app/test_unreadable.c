@@ -218,7 +218,7 @@ APP_TEST(a_cordon_that_cannot_be_read_closes)
 
 /* --- anything an API server accepts --- */
 
-enum { ROUNDS = 12, CROWD = 10 };
+enum { ROUNDS = 12, PODS = 10 };
 
 static uint32_t below(void *user, uint32_t bound)
 {
@@ -241,16 +241,14 @@ static void send(struct app_fixture *fixture, const char *method, const char *pa
 }
 
 /* p0, p1, ...: every second one is bound to n1, but not by us. */
-static void a_crowd_comes(struct app_fixture *fixture, const struct hostile_draw *draw)
+static void create_pods(struct app_fixture *fixture, const struct hostile_draw *draw)
 {
     static const char *const amount[] = {"50"};
 
-    for (unsigned i = 0; i < CROWD; i++) {
-        struct strbuf body;
-        char name[16];
-        (void)snprintf(name, sizeof name, "p%u", i);
+    for (int i = 0; i < PODS; i++) {
+        CLEANUP(strbuf_done) struct strbuf body;
         const struct hostile_pod pod = {.namespace = "default",
-                                        .name = name,
+                                        .name = fixture_name("p", i),
                                         .node = i % 2 == 0 ? "n1" : "",
                                         .resource = "nvidia.com/vgpu",
                                         .amount = amount,
@@ -258,16 +256,15 @@ static void a_crowd_comes(struct app_fixture *fixture, const struct hostile_draw
         strbuf_init(&body);
         hostile_pod(&body, &pod, draw);
         send(fixture, "POST", "/api/v1/namespaces/default/pods", &body);
-        strbuf_done(&body);
     }
 }
 
-static void it_is_edited(struct app_fixture *fixture, const struct hostile_draw *draw)
+static void edit_pods(struct app_fixture *fixture, const struct hostile_draw *draw)
 {
-    for (unsigned i = 0; i < CROWD; i++) {
-        struct strbuf body;
+    for (int i = 0; i < PODS; i++) {
+        CLEANUP(strbuf_done) struct strbuf body;
         char path[64];
-        (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%u", i);
+        (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/p%d", i);
         strbuf_init(&body);
         hostile_pod_patch(&body, draw);
         send(fixture, "PATCH", path, &body);
@@ -276,7 +273,6 @@ static void it_is_edited(struct app_fixture *fixture, const struct hostile_draw 
             hostile_node_patch(&body, draw);
             send(fixture, "PATCH", "/api/v1/nodes/n2", &body);
         }
-        strbuf_done(&body);
     }
 }
 
@@ -284,13 +280,11 @@ static void each_bound_one_is_counted(struct app_fixture *fixture)
 {
     size_t bound = 0;
 
-    for (unsigned i = 0; i < CROWD; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "p%u", i);
-        const char *node = fixture_where(fixture, name);
+    for (int i = 0; i < PODS; i++) {
+        const char *node = fixture_where(fixture, fixture_name("p", i));
         bound += node != NULL && node[0] != '\0';
     }
-    assert_true(bound >= CROWD / 2);
+    assert_true(bound >= PODS / 2);
     assert_int_equal(fixture_allocations(fixture), bound);
 }
 
@@ -302,16 +296,15 @@ TEST(whatever_comes_is_asked_about_bound_and_counted)
         const struct hostile_draw draw = {&chance, below};
 
         fixture_run(fixture);
-        a_crowd_comes(fixture, &draw);
+        create_pods(fixture, &draw);
         fixture_run(fixture);
-        for (unsigned i = 1; i < CROWD; i += 2) {
-            char name[16];
-            (void)snprintf(name, sizeof name, "p%u", i);
+        for (int i = 1; i < PODS; i += 2) {
+            const char *name = fixture_name("p", i);
             assert_non_null(fixture_filter(fixture, name, "n1 n2"));
             (void)fixture_bind(fixture, name, "n2");
         }
         fixture_run(fixture);
-        it_is_edited(fixture, &draw);
+        edit_pods(fixture, &draw);
         fixture_run(fixture);
         each_bound_one_is_counted(fixture);
         fixture_restart_and_run(fixture);

@@ -40,17 +40,13 @@ static void bind(struct app_fixture *fixture, const char *pod, const char *milli
     assert_string_equal(fixture_bind(fixture, pod, node), "");
 }
 
-APP_TEST(nobody_waits_at_the_start)
+/* 600 and 600 of two GPUs are held: 800 are free together, and 400 in one piece. */
+APP_TEST(pods_wait_by_reason_and_the_longest_wait_counts)
 {
     assert_int_equal(shown(fixture, "milligpu_waiting_pods{reason=\"room\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_oldest_seconds{reason=\"room\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_pods{reason=\"offered\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 0);
-}
-
-/* 600 and 600 of two GPUs are held: 800 are free together, and 400 in one piece. */
-APP_TEST(pods_wait_by_reason_and_the_longest_wait_counts)
-{
     bind(fixture, "a", "600", "n1");
     bind(fixture, "b", "600", "n2");
     refuse(fixture, "whole", "1000");

@@ -50,14 +50,12 @@ APP_TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it)
 
 APP_TEST(binds_that_come_together_are_one_commit)
 {
-    static const char *const names[] = {"a", "b", "c", "d"};
-
-    for (size_t i = 0; i < 4; i++)
-        fixture_pod(fixture, names[i], "200");
+    for (int i = 0; i < 4; i++)
+        fixture_pod(fixture, fixture_name("p", i), "200");
     fixture_run(fixture);
     const uint32_t before = fixture->commits;
-    for (size_t i = 0; i < 4; i++)
-        (void)fixture_bind_begin(fixture, names[i], "n1");
+    for (int i = 0; i < 4; i++)
+        (void)fixture_bind_begin(fixture, fixture_name("p", i), "n1");
     (void)writer_step(fixture->parts.writer, 0);
     assert_int_equal(fixture->commits, before + 1);
     assert_int_equal(fixture_reserved(fixture, "n1"), 800);
@@ -124,14 +122,10 @@ APP_TEST(news_that_follows_a_lost_batch_waits_behind_it)
 /* More messages than one batch takes: those tried again are the oldest, and stay in front. */
 APP_TEST(a_lost_batch_is_tried_again_before_the_news_behind_it)
 {
-    char name[16];
-
     fixture->disk_full = true;
     fixture_bound_pod(fixture, "x", "500", "n2");
-    for (int i = 0; i < BATCH_MAX + 40; i++) {
-        (void)snprintf(name, sizeof name, "plain-%u", (unsigned)i % 1000);
-        fixture_bound_pod(fixture, name, "10", "n3");
-    }
+    for (int i = 0; i < BATCH_MAX + 40; i++)
+        fixture_bound_pod(fixture, fixture_name("plain-", i % 1000), "10", "n3");
     fixture_delete_pod(fixture, "x");
     fixture_pass(fixture, 3000); /* two batches: the first is tried and lost, again and again */
     fixture->disk_full = false;
@@ -141,19 +135,14 @@ APP_TEST(a_lost_batch_is_tried_again_before_the_news_behind_it)
 
 APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
 {
-    const struct fixture_fault once = {.point = POINT_WRITE, .nth = 1};
-    char name[16];
-
     fixture_grant(fixture, "a", "700", "n1");
     fixture_grant(fixture, "b", "700", "n2");
-    for (int i = 0; i < BATCH_MAX; i++) { /* the list's end is in another batch */
-        (void)snprintf(name, sizeof name, "p%d", i);
-        fixture_pod(fixture, name, "1");
-    }
+    for (int i = 0; i < BATCH_MAX; i++) /* the list's end is in another batch */
+        fixture_pod(fixture, fixture_name("p", i), "1");
     fixture_run(fixture);
     fixture_terminate_pod(fixture, "a"); /* the list must write this before it gets to b */
     fake_apiserver_compact(fixture->app.fake);
-    fixture_break(fixture, &once);
+    fixture_break_store(fixture, POINT_WRITE, false);
     for (int i = 0; i < 40; i++) {
         assert_taken(fixture, "n2", 700);
         fixture->now_ms += 100;
@@ -165,11 +154,9 @@ APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
 
 APP_TEST(readiness_returns_when_all_that_was_kept_is_written)
 {
-    const struct fixture_fault once = {.point = POINT_COMMIT, .nth = 1};
-
     fixture_show_pod(fixture, "a", "300");
     fixture_bound_pod(fixture, "x", "500", "n2");
-    fixture_break(fixture, &once);
+    fixture_break_store(fixture, POINT_COMMIT, false);
     fixture_run(fixture);
     assert_false(app_ready(&fixture->app, NULL));
     assert_string_equal(fixture_bind(fixture, "a", "n1"),
