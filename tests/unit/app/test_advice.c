@@ -51,7 +51,7 @@ static int64_t sent(void)
     return all;
 }
 
-APP_TEST(a_tiny_amount_gets_one_event_although_it_is_placed)
+APP_TEST(advice__reports_a_tiny_amount_in_one_event_although_it_is_placed)
 {
     fixture_grant(fixture, "p", "1", "n1");
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 1);
@@ -64,7 +64,7 @@ APP_TEST(a_tiny_amount_gets_one_event_although_it_is_placed)
     assert_says(events(fixture), "\"name\":\"p\"");
 }
 
-APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
+APP_TEST(advice__reports_a_refused_amount_with_its_reason)
 {
     fixture->app.rules.request_rules.min_milli = 100;
     fixture_pod(fixture, "p", "2");
@@ -73,7 +73,7 @@ APP_TEST(an_amount_that_is_refused_gets_one_event_with_the_reason)
     assert_says(fixture_filter(fixture, "p", "n1 n2"), "did you mean 2000?");
 }
 
-APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
+APP_TEST(advice__reports_a_misspelled_annotation_beside_the_amount)
 {
     fixture_pod_of(fixture, "p", MILLI("1"), "\"milligpu.io/gpu_model\":\"A100\"", NULL);
     assert_int_equal(count(fixture, "\"reason\":\"GPURequestAdvice\""), 2);
@@ -82,7 +82,7 @@ APP_TEST(a_misspelled_annotation_gets_one_event_beside_that_about_the_amount)
                                  "you mean milligpu.io/gpu-model?");
 }
 
-APP_TEST(an_annotation_that_becomes_wrong_later_is_told_as_well)
+APP_TEST(advice__reports_an_annotation_that_becomes_wrong_later)
 {
     fixture_pod(fixture, "p", "300");
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
@@ -90,7 +90,7 @@ APP_TEST(an_annotation_that_becomes_wrong_later_is_told_as_well)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
-APP_TEST(who_asks_properly_or_nothing_or_is_bound_gets_none)
+APP_TEST(advice__skips_correct_unrelated_and_bound_pods)
 {
     const char *odd = "\"milligpu.io/gpu_model\":\"A100\"";
 
@@ -102,7 +102,7 @@ APP_TEST(who_asks_properly_or_nothing_or_is_bound_gets_none)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
 }
 
-APP_TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest)
+APP_TEST(advice__names_the_nearest_model_when_no_node_has_it)
 {
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
@@ -113,7 +113,7 @@ APP_TEST(a_model_that_no_node_has_gets_one_event_with_the_nearest)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
-APP_TEST(models_are_looked_for_a_few_times_each_minute)
+APP_TEST(advice__looks_for_models_a_few_times_each_minute)
 {
     for (int i = 0; i < EVENTS_PER_MINUTE; i++)
         fixture_pod_of(fixture, fixture_name("p", i), MILLI("300"),
@@ -126,7 +126,7 @@ APP_TEST(models_are_looked_for_a_few_times_each_minute)
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
 }
 
-APP_TEST(before_all_nodes_are_known_no_model_is_missing)
+APP_TEST(advice__misses_no_model_before_all_nodes_are_listed)
 {
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A100\"", NULL);
     fixture_restart(fixture);
@@ -134,7 +134,7 @@ APP_TEST(before_all_nodes_are_known_no_model_is_missing)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
 }
 
-APP_TEST(no_event_is_repeated_whatever_is_heard_again)
+APP_TEST(advice__sends_each_event_once_across_lists_and_restarts)
 {
     const int64_t before = sent();
 
@@ -159,7 +159,7 @@ APP_TEST(no_event_is_repeated_whatever_is_heard_again)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 2);
 }
 
-APP_TEST(many_mistakes_at_once_are_told_a_few_each_minute)
+APP_TEST(advice__sends_a_few_events_each_minute)
 {
     for (int i = 0; i < 2 * EVENTS_PER_MINUTE + 4; i++)
         fixture_pod(fixture, fixture_name("p", i), "1");
@@ -170,7 +170,7 @@ APP_TEST(many_mistakes_at_once_are_told_a_few_each_minute)
     assert_int_equal(count(fixture, "GPURequestAdvice"), EVENTS_PER_MINUTE + 1);
 }
 
-APP_TEST(without_the_setting_nothing_is_sent_until_it_is_set)
+APP_TEST(advice__sends_nothing_until_events_are_enabled)
 {
     fixture->settings.events = false;
     fixture_pod(fixture, "p", "1");
@@ -180,7 +180,7 @@ APP_TEST(without_the_setting_nothing_is_sent_until_it_is_set)
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);
 }
 
-TEST(a_budget_is_for_a_minute)
+TEST(event_budget__is_refilled_each_minute)
 {
     struct event_budget budget = {0};
 
@@ -191,7 +191,7 @@ TEST(a_budget_is_for_a_minute)
     }
 }
 
-TEST(each_node_has_a_part_of_a_budget)
+TEST(node_budget__limits_each_node_and_all_together)
 {
     struct node_budget budget;
 

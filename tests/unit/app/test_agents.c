@@ -196,7 +196,7 @@ static int set_up_empty(void **state)
 
 /* --- binds, filters and wake-ups --- */
 
-FIXTURE_TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind)
+FIXTURE_TEST(vouch__closes_a_node_without_a_ready_agent_and_keeps_its_pods)
 {
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
     assert_true(fits(fixture, "b", "n"));
@@ -221,7 +221,7 @@ FIXTURE_TEST(a_node_that_lost_its_agent_is_not_offered_and_takes_no_bind)
 }
 
 /* It was offered before, and the event came in between. */
-FIXTURE_TEST(a_bind_behind_the_event_is_refused)
+FIXTURE_TEST(bind__is_refused_behind_the_event_that_closed_the_node)
 {
     assert_true(fits(fixture, "b", "n"));
     ready(fixture, "agent-n", "False");
@@ -233,7 +233,7 @@ FIXTURE_TEST(a_bind_behind_the_event_is_refused)
     assert_int_equal(fixture->bindings, 0);
 }
 
-FIXTURE_TEST(when_the_agent_is_back_the_node_opens_and_wakes_who_waits)
+FIXTURE_TEST(vouch__opens_the_node_and_wakes_when_the_agent_is_ready_again)
 {
     ready(fixture, "agent-n", "False");
     fixture_run(fixture);
@@ -246,7 +246,7 @@ FIXTURE_TEST(when_the_agent_is_back_the_node_opens_and_wakes_who_waits)
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
-FIXTURE_TEST(flapping_wakes_no_more_often_than_a_wake_up_may_come)
+FIXTURE_TEST(vouch__coalesces_the_wake_ups_of_a_flapping_agent)
 {
     enum { FLAPS = 200, WAKE_UP_MS = 250 };
 
@@ -272,7 +272,7 @@ FIXTURE_TEST(flapping_wakes_no_more_often_than_a_wake_up_may_come)
 
 /* --- what ends an agent --- */
 
-FIXTURE_TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once)
+FIXTURE_TEST(vouch__follows_the_agent_pod)
 {
     pod_ends(fixture, "agent-n", 30);
     vouch_becomes(fixture, "n", VOUCH_NOT_READY); /* Ready, and being deleted */
@@ -292,7 +292,7 @@ FIXTURE_TEST(what_the_watch_shows_of_the_agents_pod_counts_at_once)
 }
 
 /* The watch leaves out pods that ended; whoever shows one all the same shows its end. */
-FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
+FIXTURE_TEST(vouch__ends_with_the_agent_pod)
 {
     struct message *message = message_new(MESSAGE_POD);
     CLEANUP(strbuf_done) struct strbuf out;
@@ -310,7 +310,7 @@ FIXTURE_TEST(an_agents_pod_that_ended_vouches_no_more)
     vouch_becomes(fixture, "n", VOUCH_GONE);
 }
 
-FIXTURE_TEST(what_a_node_shows_of_its_agent_counts_at_once)
+FIXTURE_TEST(vouch__follows_the_node)
 {
     boots(fixture, "n", "next");
     vouch_becomes(fixture, "n", VOUCH_OTHER_BOOT);
@@ -323,14 +323,14 @@ FIXTURE_TEST(what_a_node_shows_of_its_agent_counts_at_once)
 }
 
 /* A claim that names no pod at all must not stop milligpud. */
-FIXTURE_TEST(an_empty_claim_closes_the_node_and_nothing_else)
+FIXTURE_TEST(vouch__survives_an_empty_claim)
 {
     annotate(fixture, "\"{\\\"pod\\\":{\\\"uid\\\":\\\"\\\"}}\"");
     vouch_becomes(fixture, "n", VOUCH_UNNAMED);
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-FIXTURE_TEST(another_node_of_the_name_needs_an_agent_of_its_own)
+FIXTURE_TEST(vouch__needs_a_new_agent_on_a_recreated_node)
 {
     fixture_delete_node(fixture, "n");
     fixture_run(fixture);
@@ -349,7 +349,7 @@ FIXTURE_TEST(another_node_of_the_name_needs_an_agent_of_its_own)
 
 /* --- which nodes need one --- */
 
-EMPTY_TEST(an_agent_that_a_node_names_is_one_too)
+EMPTY_TEST(vouch__takes_an_annotated_node_for_the_first_agent)
 {
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
@@ -359,7 +359,7 @@ EMPTY_TEST(an_agent_that_a_node_names_is_one_too)
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE); /* as before agents named their pod */
 }
 
-EMPTY_TEST(the_first_agent_of_the_cluster_closes_nodes_without_one)
+EMPTY_TEST(vouch__closes_other_nodes_at_the_first_agent)
 {
     gpu_node(fixture, "n", "GPU-n");
     gpu_node(fixture, "m", "GPU-m");
@@ -385,7 +385,7 @@ EMPTY_TEST(the_first_agent_of_the_cluster_closes_nodes_without_one)
 }
 
 /* The pods of a Node outlive it in the ledger, and so may the agent's. */
-FIXTURE_TEST(where_all_need_one_a_node_that_is_gone_is_judged_no_more)
+FIXTURE_TEST(vouch__ignores_a_deleted_node_when_all_need_an_agent)
 {
     fixture->settings.require_agent = "always";
     fixture_restart(fixture);
@@ -401,7 +401,7 @@ FIXTURE_TEST(where_all_need_one_a_node_that_is_gone_is_judged_no_more)
 }
 
 /* A pod that waits for a node is nobody's agent yet. */
-EMPTY_TEST(an_agent_that_is_not_bound_serves_no_node)
+EMPTY_TEST(vouch__ignores_an_unbound_agent_pod)
 {
     gpu_node(fixture, "n", "GPU-n");
     fixture_api(fixture, "POST", PODS,
@@ -414,7 +414,7 @@ EMPTY_TEST(an_agent_that_is_not_bound_serves_no_node)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-FIXTURE_TEST(where_agents_run_outside_of_pods_the_annotation_counts)
+FIXTURE_TEST(vouch__counts_the_annotation_of_agents_outside_of_pods)
 {
     fixture->settings.agents = "annotation";
     fixture_restart(fixture);
@@ -456,7 +456,7 @@ static void labels_count(struct app_fixture *fixture)
 }
 
 /* Labels give the GPUs a number each, and a pod would be granted one by it. */
-FIXTURE_TEST(gpus_that_an_agent_named_never_become_numbers)
+FIXTURE_TEST(agent_gpus__never_become_numbers)
 {
     static const char *const required[] = {"where-selected", "always", "never"};
 
@@ -502,7 +502,7 @@ static void a_number_is_granted_on_no_node_with_an_agent(struct app_fixture *fix
     assert_int_equal(fixture_taken(fixture, "n"), 300);
 }
 
-TEST(numbers_are_not_granted_where_an_agent_vouches)
+TEST(agent_gpus__are_not_granted_by_number_where_an_agent_vouches)
 {
     for (int by_labels = 0; by_labels <= 1; by_labels++) {
         struct app_fixture *fixture = fixture_new(no_nodes);
@@ -519,7 +519,7 @@ TEST(numbers_are_not_granted_where_an_agent_vouches)
 }
 
 /* After a restart, too; and where no node needs an agent, the operator wants it so. */
-EMPTY_TEST(whether_numbers_are_granted_outlives_a_restart)
+EMPTY_TEST(agent_gpus__are_granted_by_number_as_set_after_a_restart)
 {
     static const struct {
         const char *required;
@@ -544,7 +544,7 @@ EMPTY_TEST(whether_numbers_are_granted_outlives_a_restart)
     }
 }
 
-FIXTURE_TEST(uninstalled_the_labels_count_again)
+FIXTURE_TEST(agent_gpus__come_from_labels_again_after_uninstall)
 {
     labels_count(fixture);
     pod_ends(fixture, "agent-n", 0);
@@ -613,7 +613,7 @@ static void doctor_complains(struct app_fixture *fixture, enum vouch vouch, cons
 #define POD(members) "\"{\\\"pod\\\":{\\\"uid\\\":\\\"x\\\"" members "}}\""
 
 /* Each word that an annotation can make. */
-FIXTURE_TEST(doctor_says_of_each_word_what_to_do)
+FIXTURE_TEST(doctor__explains_each_verdict)
 {
     static const struct {
         enum vouch vouch;
@@ -646,7 +646,7 @@ FIXTURE_TEST(doctor_says_of_each_word_what_to_do)
 }
 
 /* The four states of a node, alone and beside each other. */
-FIXTURE_TEST(doctor_counts_nodes_by_their_state)
+FIXTURE_TEST(doctor__counts_nodes_by_state)
 {
     doctor_says(fixture, "ok", "the agents of 1 node vouch for their GPUs", "");
     annotate(fixture, LEAVING);
@@ -675,7 +675,7 @@ FIXTURE_TEST(doctor_counts_nodes_by_their_state)
                 DO_NODES DO_LABEL);
 }
 
-FIXTURE_TEST(doctor_names_the_setting_that_holds)
+FIXTURE_TEST(doctor__names_the_setting_that_applies)
 {
     annotate(fixture, "null");
     fixture->settings.require_agent = "always";
@@ -690,7 +690,7 @@ FIXTURE_TEST(doctor_names_the_setting_that_holds)
 
 /* --- lists and restarts --- */
 
-FIXTURE_TEST(after_a_restart_the_first_lists_decide)
+FIXTURE_TEST(vouch__is_decided_by_the_first_lists_after_a_restart)
 {
     fixture_restart(fixture);
     assert_true(fixture_pass_until_ready(fixture, 60000));
@@ -710,7 +710,7 @@ FIXTURE_TEST(after_a_restart_the_first_lists_decide)
 }
 
 /* Its deletion is in no event, only missing from the next list. */
-FIXTURE_TEST(a_list_without_the_agents_pod_closes_its_node)
+FIXTURE_TEST(vouch__ends_when_a_list_lacks_the_agent_pod)
 {
     pod_ends(fixture, "agent-n", 0);
     fake_apiserver_compact(fixture->app.fake);
@@ -723,7 +723,7 @@ FIXTURE_TEST(a_list_without_the_agents_pod_closes_its_node)
  * A kill came when the ledger had written that the Node is gone, and what is remembered of its
  * agent had not been dropped yet: of that Node only the list says that there is none.
  */
-FIXTURE_TEST(what_is_remembered_of_no_node_is_forgotten)
+FIXTURE_TEST(agent_memory__is_dropped_when_no_node_is_listed)
 {
     const struct agent_memory memory = {"gone", "uid", true, true};
 
@@ -753,7 +753,7 @@ static void heals(struct app_fixture *fixture)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-FIXTURE_TEST(a_lost_batch_leaves_no_wrong_verdict)
+FIXTURE_TEST(vouch__is_right_after_a_lost_batch)
 {
     static const enum vouch vouch[] = {VOUCH_NOT_READY, VOUCH_GOOD, VOUCH_UNNAMED};
 
@@ -772,7 +772,7 @@ FIXTURE_TEST(a_lost_batch_leaves_no_wrong_verdict)
 }
 
 /* The sweep removed the pod from the cache, and the list that is tried again sweeps nothing. */
-FIXTURE_TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict)
+FIXTURE_TEST(vouch__is_right_after_a_lost_batch_with_the_end_of_a_list)
 {
     pod_ends(fixture, "agent-n", 0);
     fixture_bound_pod(fixture, "x", "100", "n");
@@ -784,7 +784,7 @@ FIXTURE_TEST(a_lost_batch_with_the_end_of_a_list_leaves_no_wrong_verdict)
 }
 
 /* It is the first only once, and the nodes that it closes are judged all the same. */
-TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open)
+TEST(vouch__closes_nodes_after_a_lost_batch_with_the_first_agent)
 {
     for (int i = 0; i < 4; i++) {
         const bool by_node = i % 2 == 1;
@@ -807,7 +807,7 @@ TEST(a_lost_batch_with_the_first_agent_leaves_no_node_open)
     }
 }
 
-FIXTURE_TEST(what_is_remembered_is_tried_again_once_a_minute)
+FIXTURE_TEST(agent_memory__is_stored_again_once_a_minute)
 {
     fixture_break_store(fixture, POINT_REMEMBER, true);
     fixture_pass(fixture, 5000);
@@ -834,7 +834,7 @@ static void watch_store(struct app_fixture *fixture)
     fixture_break(fixture, &never);
 }
 
-EMPTY_TEST(that_an_agent_was_seen_is_stored_by_itself)
+EMPTY_TEST(agent_memory__is_stored_at_the_first_agent)
 {
     gpu_node(fixture, "n", "GPU-n");
     fixture_run(fixture);
@@ -845,7 +845,7 @@ EMPTY_TEST(that_an_agent_was_seen_is_stored_by_itself)
 }
 
 /* A file that contradicts itself, or may be another cluster's, is not changed. */
-FIXTURE_TEST(nothing_is_remembered_in_a_file_that_is_not_to_be_changed)
+FIXTURE_TEST(agent_memory__is_not_stored_in_safe_mode_or_an_unidentified_ledger)
 {
     for (int safe = 0; safe <= 1; safe++) {
         atomic_store(safe ? &fixture->app.health.safe_mode : &fixture->app.identified, safe != 0);
@@ -868,7 +868,7 @@ static size_t drifts(struct app_fixture *fixture)
 }
 
 /* Until then no agent is Ready, and that is no disagreement. */
-FIXTURE_TEST(no_drift_is_told_before_all_pods_were_shown)
+FIXTURE_TEST(drift__is_not_reported_before_the_first_list_of_pods)
 {
     fixture->list_takes_ms = 60000;
     fixture_restart(fixture);
@@ -888,7 +888,7 @@ FIXTURE_TEST(no_drift_is_told_before_all_pods_were_shown)
     assert_int_equal(drifts(fixture), 0);
 }
 
-FIXTURE_TEST(nothing_is_remembered_before_all_pods_were_shown)
+FIXTURE_TEST(agent_memory__is_not_stored_before_the_first_list_of_pods)
 {
     agent_node(fixture, "m");
     fixture->list_takes_ms = 20000;

@@ -147,7 +147,7 @@ APP_TEST(simulation__stands_for_no_offer)
 }
 
 /* A scheduler with nodeCacheCapable: false sends whole Nodes itself, and waits like any other. */
-APP_TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count)
+APP_TEST(whole_nodes__count_when_the_scheduler_sends_no_names)
 {
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
     fixture_bound_pod(fixture, "on-2", "1000", "n2");
@@ -165,7 +165,7 @@ APP_TEST(whole_nodes__of_a_scheduler_that_sends_no_names_count)
 }
 
 /* kube-scheduler may know a new node before our watch does. */
-APP_TEST(template__that_refuses_is_remembered_when_nobody_asked_before)
+APP_TEST(template__refusal_is_remembered_as_the_first_question)
 {
     fixture_pod(fixture, "a", "1000");
     fixture_annotate(fixture, "a", "\"milligpu.io/gpu-model\":\"H100\"");
@@ -175,7 +175,7 @@ APP_TEST(template__that_refuses_is_remembered_when_nobody_asked_before)
     assert_int_equal(hints_waiting(fixture->app.hints), 1);
 }
 
-APP_TEST(prioritize_with_whole_nodes__ends_the_suspicion)
+APP_TEST(whole_nodes__count_again_after_prioritize_with_whole_nodes)
 {
     let_one_wait(fixture);
     (void)ask_with_nodes(fixture, "/scheduler/prioritize", "a", NODE_OF("n1"));

@@ -142,7 +142,7 @@ static int commit_and_linger(void *ctx, struct err *err)
     return rc;
 }
 
-FIXTURE_TEST(an_entry_is_sent_only_when_the_lists_show_it)
+FIXTURE_TEST(event_stream__sends_an_entry_when_the_lists_show_it)
 {
     char start[64];
 
@@ -171,7 +171,7 @@ FIXTURE_TEST(an_entry_is_sent_only_when_the_lists_show_it)
     assert_says(text_for(0), start);
 }
 
-FIXTURE_TEST(retention_that_passes_a_slow_client_ends_its_stream_with_reset)
+FIXTURE_TEST(event_stream__ends_with_reset_when_retention_passes_a_slow_client)
 {
     struct store_ops *ops = &fixture->app.store_ops;
     struct err err;
@@ -202,7 +202,7 @@ FIXTURE_TEST(retention_that_passes_a_slow_client_ends_its_stream_with_reset)
 }
 
 /* The file is damaged: the newest entry is no JSON. */
-FIXTURE_TEST(a_stream_whose_next_entry_cannot_be_read_ends_with_reset)
+FIXTURE_TEST(event_stream__ends_with_reset_at_an_unreadable_entry)
 {
     struct err err;
 

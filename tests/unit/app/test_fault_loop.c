@@ -342,7 +342,7 @@ static void try_points(struct points points)
     }
 }
 
-TEST(each_call_of_the_store_fails)
+TEST(fault_loop__survives_each_failed_call_of_the_store)
 {
     static const struct points row[] = {
         {{.point = POINT_BEGIN}, 1, 1, 15},      {{.point = POINT_WRITE}, 1, 1, 20},
@@ -355,7 +355,7 @@ TEST(each_call_of_the_store_fails)
         try_points(row[i]);
 }
 
-TEST(each_request_fails)
+TEST(fault_loop__survives_each_failed_request)
 {
     static const struct {
         enum fixture_trouble trouble;
@@ -386,7 +386,7 @@ static void remove_ledger(const char *path)
 }
 
 /* The same with a ledger file, which is closed and opened again in the middle. */
-TEST(a_ledger_on_disk_is_no_different)
+TEST(fault_loop__survives_failed_commits_of_a_ledger_file)
 {
     char folder[] = "/tmp/milligpu-loop-XXXXXX";
     char path[64];

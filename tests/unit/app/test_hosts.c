@@ -94,7 +94,7 @@ static int set_up(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, fixture_tear_down)
 
-FIXTURE_TEST(a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left)
+FIXTURE_TEST(host__is_lowered_by_a_pod_that_another_scheduler_bound)
 {
     assert_left(fixture, "n1", 8000, 16 * GIB);
     plain_pod(fixture, "a", "1500m", "1Gi", "n1");
@@ -104,7 +104,7 @@ FIXTURE_TEST(a_pod_that_is_bound_elsewhere_lowers_what_its_node_has_left)
     assert_left(fixture, "n2", 8000, 16 * GIB);
 }
 
-FIXTURE_TEST(a_pod_that_has_ended_or_is_gone_gives_it_back)
+FIXTURE_TEST(host__is_given_back_by_an_ended_or_deleted_pod)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n1");
@@ -118,7 +118,7 @@ FIXTURE_TEST(a_pod_that_has_ended_or_is_gone_gives_it_back)
     assert_left(fixture, "n1", 5000, 13 * GIB);
 }
 
-FIXTURE_TEST(a_pod_that_a_list_lacks_gives_it_back)
+FIXTURE_TEST(host__is_given_back_when_a_list_lacks_the_pod)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n1");
@@ -129,7 +129,7 @@ FIXTURE_TEST(a_pod_that_a_list_lacks_gives_it_back)
     assert_left(fixture, "n1", 6000, 14 * GIB);
 }
 
-FIXTURE_TEST(a_pod_that_milligpu_binds_counts_when_the_watch_shows_it)
+FIXTURE_TEST(host__is_lowered_by_a_granted_pod_once_the_watch_shows_it)
 {
     fixture_pod_of(fixture, "a", "\"nvidia.com/vgpu\":\"300\",\"cpu\":\"2\",\"memory\":\"1Gi\"",
                    NULL, NULL);
@@ -140,7 +140,7 @@ FIXTURE_TEST(a_pod_that_milligpu_binds_counts_when_the_watch_shows_it)
     assert_left(fixture, "n1", 8000, 16 * GIB);
 }
 
-FIXTURE_TEST(an_allocatable_that_cannot_be_read_is_not_known)
+FIXTURE_TEST(host__is_unknown_without_a_readable_allocatable)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     show_host(fixture, "n1", "\"cpu\":\"lots\"");
@@ -153,7 +153,7 @@ FIXTURE_TEST(an_allocatable_that_cannot_be_read_is_not_known)
     assert_left(fixture, "n1", 15000, 15 * GIB);
 }
 
-FIXTURE_TEST(a_node_event_keeps_what_is_left)
+FIXTURE_TEST(host__is_kept_over_a_node_event)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
@@ -164,7 +164,7 @@ FIXTURE_TEST(a_node_event_keeps_what_is_left)
 }
 
 /* What judges remember of a node is void when the node is replaced. */
-FIXTURE_TEST(events_that_change_no_amount_replace_no_node)
+FIXTURE_TEST(host__replaces_no_node_when_no_amount_changed)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
@@ -180,7 +180,7 @@ FIXTURE_TEST(events_that_change_no_amount_replace_no_node)
     node_unref(before);
 }
 
-FIXTURE_TEST(nodes_without_gpus_and_their_pods_change_nothing)
+FIXTURE_TEST(host__ignores_nodes_without_gpus)
 {
     fixture_api(
         fixture, "POST", "/api/v1/nodes",
@@ -197,7 +197,7 @@ FIXTURE_TEST(nodes_without_gpus_and_their_pods_change_nothing)
     assert_int_equal(host_sums_count(fixture->parts.writer->host_sums), sums);
 }
 
-FIXTURE_TEST(many_pods_of_one_step_are_published_once)
+FIXTURE_TEST(host__is_published_once_for_many_pods)
 {
     const uint64_t published = generation(fixture);
 
@@ -208,7 +208,7 @@ FIXTURE_TEST(many_pods_of_one_step_are_published_once)
     assert_int_equal(generation(fixture), published + 1);
 }
 
-FIXTURE_TEST(a_policy_that_does_not_look_at_hosts_costs_nothing)
+FIXTURE_TEST(host__is_not_counted_for_a_policy_that_ignores_hosts)
 {
     set_policy(fixture, POLICY_BINPACK);
     fixture_run(fixture);
@@ -222,7 +222,7 @@ FIXTURE_TEST(a_policy_that_does_not_look_at_hosts_costs_nothing)
     assert_int_equal(generation(fixture), published);
 }
 
-FIXTURE_TEST(a_policy_that_comes_back_finds_what_has_changed_meanwhile)
+FIXTURE_TEST(host__is_recounted_when_a_policy_needs_hosts_again)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     plain_pod(fixture, "b", "2", "2Gi", "n2");
@@ -239,7 +239,7 @@ FIXTURE_TEST(a_policy_that_comes_back_finds_what_has_changed_meanwhile)
     assert_int_equal(generation(fixture), published + 1);
 }
 
-FIXTURE_TEST(a_process_that_starts_knows_what_is_left_when_it_is_ready)
+FIXTURE_TEST(host__is_known_before_a_restarted_process_is_ready)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
@@ -258,7 +258,7 @@ FIXTURE_TEST(a_process_that_starts_knows_what_is_left_when_it_is_ready)
     assert_left(fixture, "n2", 8000, 16 * GIB);
 }
 
-FIXTURE_TEST(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then)
+FIXTURE_TEST(host__is_read_anew_from_a_recreated_node)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");
     fixture_run(fixture);
@@ -272,7 +272,7 @@ FIXTURE_TEST(a_node_that_is_deleted_and_comes_again_has_what_it_shows_then)
     assert_left(fixture, "n1", 3000, 7 * GIB);
 }
 
-FIXTURE_TEST(a_node_that_loses_its_gpus_is_not_counted_any_more)
+FIXTURE_TEST(host__is_not_counted_on_a_node_that_lost_its_gpus)
 {
     const struct host_sums *sums = fixture->parts.writer->host_sums;
 
@@ -286,7 +286,7 @@ FIXTURE_TEST(a_node_that_loses_its_gpus_is_not_counted_any_more)
     assert_left(fixture, "n1", 8000, 16 * GIB);
 }
 
-FIXTURE_TEST(a_node_whose_batch_was_lost_is_set_when_it_is_written)
+FIXTURE_TEST(host__is_set_once_the_node_of_a_lost_batch_is_written)
 {
     fixture->disk_full = true;
     fixture_node(fixture, "n3", "1000");
@@ -305,7 +305,7 @@ FIXTURE_TEST(a_node_whose_batch_was_lost_is_set_when_it_is_written)
  * No pod of the workload can reach the GPU of n2 any more, so what lies there takes no room that
  * such a pod could use.
  */
-FIXTURE_TEST(a_pod_goes_where_the_cpu_for_others_has_run_out)
+FIXTURE_TEST(rank__prefers_the_node_whose_cpu_has_run_out)
 {
     fixture->settings.shortlist = 1;
     for (int other = 1; other <= 2; other++) {
@@ -344,7 +344,7 @@ static uint32_t used_of(struct app_fixture *fixture, const char *node, uint32_t 
  * for the workload, so to it all places are alike. Their requests differ in nothing else, and both
  * wait when they are bound.
  */
-FIXTURE_TEST(a_bind_is_judged_by_the_cpu_of_its_own_pod)
+FIXTURE_TEST(rank__uses_the_cpu_of_the_pod_itself)
 {
     make_a_hole(fixture, "n1");
     make_a_hole(fixture, "n2");

@@ -92,7 +92,7 @@ static void decide_by_name(struct app_fixture *fixture, const char *word)
 #define BINPACK "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: binpack\n"
 #define SPREAD  "apiVersion: milligpu.io/v1\nkind: Policy\npolicy: spread\n"
 
-FIXTURE_TEST(the_document_that_decides_is_kept)
+FIXTURE_TEST(kept_policy__is_the_document_in_force)
 {
     assert_kept("");
     decide_by_file(fixture, BINPACK);
@@ -103,14 +103,14 @@ FIXTURE_TEST(the_document_that_decides_is_kept)
     assert_kept(SPREAD);
 }
 
-FIXTURE_TEST(a_policy_that_is_built_in_is_not_kept)
+FIXTURE_TEST(kept_policy__is_empty_for_a_built_in_policy)
 {
     decide_by_file(fixture, BINPACK);
     decide_by_name(fixture, "mixed");
     assert_kept("");
 }
 
-FIXTURE_TEST(a_document_waits_for_the_disk_to_be_kept)
+FIXTURE_TEST(kept_policy__is_written_again_when_the_disk_works)
 {
     decide_by_file(fixture, BINPACK);
     fixture_break_store(fixture, POINT_KEEP_POLICY, true);
@@ -132,7 +132,7 @@ FIXTURE_TEST(a_document_waits_for_the_disk_to_be_kept)
     assert_int_equal(fixture->met, 0);
 }
 
-FIXTURE_TEST(nothing_is_kept_in_safe_mode)
+FIXTURE_TEST(kept_policy__is_not_written_in_safe_mode)
 {
     decide_by_file(fixture, BINPACK);
     atomic_store(&fixture->app.health.safe_mode, true);

@@ -213,7 +213,7 @@ static void is_there(struct scene *scene)
         fail_msg("no %s in %s", scene->key[0].id, scene->out.data);
 }
 
-SCENE_TEST(the_config_map_is_made_where_there_is_none)
+SCENE_TEST(key_publisher__creates_the_config_map)
 {
     assert_false(facts_of(scene).published);
     run(scene);
@@ -224,7 +224,7 @@ SCENE_TEST(the_config_map_is_made_where_there_is_none)
     assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms), AGAIN_MS);
 }
 
-SCENE_TEST(the_agents_may_have_a_namespace_of_their_own)
+SCENE_TEST(key_publisher__uses_the_namespace_of_the_agents)
 {
     assert_string_equal(keys_namespace(scene->app), "milligpu");
     scene->settings.keys_namespace = "agents";
@@ -235,7 +235,7 @@ SCENE_TEST(the_agents_may_have_a_namespace_of_their_own)
                      200);
 }
 
-SCENE_TEST(keys_of_others_stay)
+SCENE_TEST(key_publisher__keeps_keys_of_other_instances)
 {
     assert_int_equal(ask(scene, "POST", KEYS,
                          "{\"metadata\":{\"name\":\"milligpu-keys\"},\"data\":{\"a\":\"b\"}}"),
@@ -275,7 +275,7 @@ static bool publishes(struct scene *scene, const struct signing_key *key)
  * Signatures by another key of the ConfigMap are believed until that key is revoked, although its
  * entry is still there, or taken away. Agents believe whatever is published, so it does not stay.
  */
-SCENE_TEST(keys_of_others_prove_what_they_signed)
+SCENE_TEST(key_publisher__trusts_published_keys_until_they_are_revoked)
 {
     const struct signed_facts what = {TEXT("uid"), TEXT("n1"), TEXT("bytes"), SIGNED_ALLOCATION};
     const struct signed_facts other = {TEXT("uid"), TEXT("n2"), TEXT("bytes"), SIGNED_ALLOCATION};
@@ -320,7 +320,7 @@ SCENE_TEST(keys_of_others_prove_what_they_signed)
 }
 
 /* 200, or 404, or three tries: then a new ledger waits no more for the keys that prove. */
-SCENE_TEST(pods_wait_until_the_keys_were_looked_for)
+SCENE_TEST(key_publisher__reports_when_it_has_looked_for_keys)
 {
     assert_false(key_publisher_has_looked(scene->publisher));
     run(scene); /* there is none */
@@ -342,7 +342,7 @@ SCENE_TEST(pods_wait_until_the_keys_were_looked_for)
 }
 
 /* The informer asks for pods only then, and only for a ledger that begins. */
-SCENE_TEST(a_new_ledger_lists_no_pods_before)
+SCENE_TEST(new_ledger__lists_no_pods_before_keys_were_looked_for)
 {
     struct app_fixture *fixture = scene->fixture;
 
@@ -361,7 +361,7 @@ SCENE_TEST(a_new_ledger_lists_no_pods_before)
     scene->app->key_publisher = NULL;
 }
 
-SCENE_TEST(a_config_map_that_is_deleted_comes_back)
+SCENE_TEST(key_publisher__recreates_a_deleted_config_map)
 {
     run(scene);
     assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
@@ -372,7 +372,7 @@ SCENE_TEST(a_config_map_that_is_deleted_comes_back)
 }
 
 /* What fails is tried again after 1, 2, 4 ... 60, 60 seconds. */
-SCENE_TEST(it_is_tried_until_it_succeeds)
+SCENE_TEST(key_publisher__retries_with_growing_pauses)
 {
     static const int64_t pauses_ms[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
 
@@ -401,7 +401,7 @@ SCENE_TEST(it_is_tried_until_it_succeeds)
     assert_int_equal(key_publisher_step(scene->publisher, scene->fixture->now_ms), 1000);
 }
 
-SCENE_TEST(a_request_that_cannot_even_start_is_tried_again)
+SCENE_TEST(key_publisher__retries_a_request_that_did_not_start)
 {
     scene->start_fails = true;
     run(scene);
@@ -412,7 +412,7 @@ SCENE_TEST(a_request_that_cannot_even_start_is_tried_again)
 }
 
 /* Somebody made it between our PATCH and our POST. */
-SCENE_TEST(a_config_map_that_came_meanwhile_is_patched)
+SCENE_TEST(key_publisher__patches_a_config_map_created_meanwhile)
 {
     (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
     scene->ops.poll(scene->real.ctx, 0, scene, deliver);
@@ -428,7 +428,7 @@ SCENE_TEST(a_config_map_that_came_meanwhile_is_patched)
     assert_says(scene->out.data, "\"a\":\"b\"");
 }
 
-SCENE_TEST(an_answer_of_somebody_else_is_not_ours)
+SCENE_TEST(key_publisher__ignores_answers_to_other_requests)
 {
     static const uint64_t ids[] = {1, (uint64_t)2 << 32, (uint64_t)3 << 32, (uint64_t)4 << 32,
                                    (uint64_t)6 << 32};
@@ -507,7 +507,7 @@ static void end_pod(struct scene *scene)
     fixture_run(scene->fixture);
 }
 
-SCENE_TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it)
+SCENE_TEST(key__stays_published_while_a_pod_needs_it)
 {
     bind_and_replace(scene);
     for (int i = 0; i < 3; i++) {
@@ -525,7 +525,7 @@ SCENE_TEST(a_key_is_replaced_and_stays_while_a_pod_needs_it)
     will_have(scene, 10 * AGAIN_MS, "signing");
 }
 
-SCENE_TEST(a_key_that_no_pod_needs_stays_a_while)
+SCENE_TEST(key__stays_for_some_time_after_its_last_pod)
 {
     bind_and_replace(scene);
     end_pod(scene);
@@ -537,7 +537,7 @@ SCENE_TEST(a_key_that_no_pod_needs_stays_a_while)
     will_have(scene, AGAIN_MS, "signing");
 }
 
-SCENE_TEST(who_does_not_know_all_pods_takes_no_key_away)
+SCENE_TEST(key__stays_while_not_all_pods_are_known)
 {
     bind_and_replace(scene);
     end_pod(scene);
@@ -554,7 +554,7 @@ SCENE_TEST(who_does_not_know_all_pods_takes_no_key_away)
 }
 
 /* Its Binding may still take effect, with the signature of before. */
-SCENE_TEST(a_reservation_in_doubt_keeps_the_key)
+SCENE_TEST(key__stays_while_a_reservation_is_in_doubt)
 {
     run(scene);
     fixture_show_pod(scene->fixture, "doubt", "300");
@@ -573,7 +573,7 @@ SCENE_TEST(a_reservation_in_doubt_keeps_the_key)
     will_have(scene, AGAIN_MS, "signing");
 }
 
-SCENE_TEST(a_restart_goes_on_where_it_was)
+SCENE_TEST(key_replacement__goes_on_after_a_restart)
 {
     run(scene);
     want_first_replaced(scene);
@@ -590,7 +590,7 @@ SCENE_TEST(a_restart_goes_on_where_it_was)
     }
 }
 
-SCENE_TEST(a_next_key_that_cannot_be_published_does_not_sign)
+SCENE_TEST(next_key__does_not_sign_before_it_is_published)
 {
     run(scene);
     want_first_replaced(scene);
@@ -606,7 +606,7 @@ SCENE_TEST(a_next_key_that_cannot_be_published_does_not_sign)
     will_have(scene, 1, "signing retiring");
 }
 
-SCENE_TEST(a_folder_that_cannot_be_written_is_said)
+SCENE_TEST(key_replacement__reports_a_folder_that_is_not_writable)
 {
     char list[80];
 
@@ -659,7 +659,7 @@ static const char *made_up(struct scene *scene)
 }
 
 /* It goes although pods name it: in vain, or unbound. */
-SCENE_TEST(a_key_that_pods_only_name_goes)
+SCENE_TEST(key__is_not_kept_by_unbound_or_forged_pods)
 {
     bind_and_replace(scene);
     put_copy(scene, "unbound", NULL, NULL);
@@ -675,7 +675,7 @@ SCENE_TEST(a_key_that_pods_only_name_goes)
 }
 
 /* Somebody has damaged its annotations, so no agent starts it again anyway. */
-SCENE_TEST(a_pod_whose_signature_was_overwritten_keeps_no_key)
+SCENE_TEST(key__is_not_kept_by_a_pod_with_an_overwritten_signature)
 {
     char annotation[200];
 
@@ -690,7 +690,7 @@ SCENE_TEST(a_pod_whose_signature_was_overwritten_keeps_no_key)
     will_have(scene, AGAIN_MS, "signing");
 }
 
-SCENE_TEST(pods_are_counted_by_the_key_that_they_need)
+SCENE_TEST(key_pods__are_counted_by_the_key_they_need)
 {
     bind_and_replace(scene);
     put_copy(scene, "bound-made-up", made_up(scene), "n1");
@@ -721,7 +721,7 @@ static void write_revoked(struct scene *scene, const char *id)
     assert_int_equal(ask(scene, "PATCH", KEYS "/milligpu-keys", body), 200);
 }
 
-SCENE_TEST(a_revoked_key_goes_although_pods_need_it)
+SCENE_TEST(revoked_key__goes_although_pods_need_it)
 {
     bind_and_replace(scene);
     write_revoked(scene, scene->key[1].id);
@@ -738,7 +738,7 @@ SCENE_TEST(a_revoked_key_goes_although_pods_need_it)
 }
 
 /* The word was written while nobody read it. */
-SCENE_TEST(a_key_that_was_revoked_meanwhile_goes_at_the_start)
+SCENE_TEST(revoked_key__goes_at_the_start_when_revoked_meanwhile)
 {
     bind_and_replace(scene);
     key_publisher_free(scene->publisher);
@@ -751,7 +751,7 @@ SCENE_TEST(a_key_that_was_revoked_meanwhile_goes_at_the_start)
     has(scene, "signing");
 }
 
-SCENE_TEST(a_key_that_signs_is_not_revoked_before_it_is_replaced)
+SCENE_TEST(revoked_key__goes_on_signing_until_it_is_replaced)
 {
     run(scene);
     has(scene, "signing");
@@ -763,7 +763,7 @@ SCENE_TEST(a_key_that_signs_is_not_revoked_before_it_is_replaced)
     assert_false(shows_key(scene, 1));
 }
 
-SCENE_TEST(another_key_in_the_config_map_is_known)
+SCENE_TEST(key_publisher__reports_other_keys_of_the_config_map)
 {
     static const char others[] =
         "{\"data\":{\"21fe31dfa154a261\":\"11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\","
@@ -782,7 +782,7 @@ SCENE_TEST(another_key_in_the_config_map_is_known)
 }
 
 /* Each of them is needed; one that is revoked makes room. */
-SCENE_TEST(a_full_keyring_has_a_way_out)
+SCENE_TEST(full_keyring__has_room_again_after_a_revocation)
 {
     struct key_entry key[KEYRING_MAX];
 
@@ -809,7 +809,7 @@ SCENE_TEST(a_full_keyring_has_a_way_out)
     assert_int_equal(key[1].state, KEY_NEXT);
 }
 
-SCENE_TEST(a_request_in_flight_ends_with_us)
+SCENE_TEST(key_publisher__cancels_its_request_when_freed)
 {
     scene->lost = true;
     (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);

@@ -47,7 +47,7 @@ static uint32_t weight(struct app_fixture *fixture, uint32_t milli)
     return sum;
 }
 
-APP_TEST(a_pod_counts_once_however_often_it_is_seen_and_asked_about)
+APP_TEST(tally__counts_a_pod_once)
 {
     const int64_t before = counted();
 
@@ -67,7 +67,7 @@ APP_TEST(a_pod_counts_once_however_often_it_is_seen_and_asked_about)
     assert_int_equal(counted(), before + 2);
 }
 
-APP_TEST(a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it)
+APP_TEST(tally__counts_a_filtered_pod_when_the_watch_shows_it)
 {
     const int64_t before = counted();
 
@@ -80,7 +80,7 @@ APP_TEST(a_pod_that_filter_asked_about_first_counts_when_the_watch_shows_it)
     assert_int_equal(counted(), before + 1);
 }
 
-APP_TEST(only_pods_that_ask_for_shares_count)
+APP_TEST(tally__counts_only_pods_that_ask_for_shares)
 {
     const int64_t before = counted();
 
@@ -94,7 +94,7 @@ APP_TEST(only_pods_that_ask_for_shares_count)
     assert_int_equal(counted(), before + 1);
 }
 
-APP_TEST(the_policy_takes_up_what_was_learned)
+APP_TEST(workload__is_taken_up_by_the_policy)
 {
     take_up(fixture, "rollout");
     assert_int_equal(weight(fixture, 300), 0);
@@ -107,7 +107,7 @@ APP_TEST(the_policy_takes_up_what_was_learned)
     assert_true(weight(fixture, 300) > TALLY_COLD / 2 * TALLY_WEIGHT);
 }
 
-APP_TEST(the_workload_is_known_under_every_policy)
+APP_TEST(workload__is_known_under_every_policy)
 {
     fixture_pod(fixture, "a", "300");
     fixture_show_pod(fixture, "b", "300");
@@ -126,7 +126,7 @@ static void two_pods(struct app_fixture *fixture, const char *one, const char *t
     fixture_show_pod(fixture, two, "300");
 }
 
-APP_TEST(what_was_learned_survives_a_kill)
+APP_TEST(workload__survives_a_kill)
 {
     const int64_t before = counted();
 
@@ -139,7 +139,7 @@ APP_TEST(what_was_learned_survives_a_kill)
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
-APP_TEST(what_was_not_stored_is_learned_again_from_the_list)
+APP_TEST(workload__is_relearned_from_the_list_if_it_was_not_stored)
 {
     two_pods(fixture, "a", "b");
     writer_end(fixture->parts.writer);
@@ -149,7 +149,7 @@ APP_TEST(what_was_not_stored_is_learned_again_from_the_list)
     assert_int_equal(weight(fixture, 300), 4 * TALLY_WEIGHT);
 }
 
-APP_TEST(pods_that_came_while_nobody_looked_count)
+APP_TEST(tally__counts_pods_created_during_a_restart)
 {
     const int64_t before = counted();
 
@@ -163,7 +163,7 @@ APP_TEST(pods_that_came_while_nobody_looked_count)
     assert_int_equal(counted(), before + 4);
 }
 
-APP_TEST(another_list_in_the_same_process_counts_nothing_again)
+APP_TEST(tally__counts_nothing_again_at_another_list)
 {
     const int64_t before = counted();
     const uint32_t lists = fixture->pod_lists;
@@ -175,7 +175,7 @@ APP_TEST(another_list_in_the_same_process_counts_nothing_again)
     assert_int_equal(counted(), before + 2);
 }
 
-APP_TEST(what_could_not_be_stored_is_stored_later)
+APP_TEST(workload__is_stored_later_when_the_disk_failed)
 {
     fixture_break_store(fixture, POINT_LEARN, true);
     two_pods(fixture, "a", "b");
@@ -188,7 +188,7 @@ APP_TEST(what_could_not_be_stored_is_stored_later)
     assert_int_equal(weight(fixture, 300), 2 * TALLY_WEIGHT);
 }
 
-APP_TEST(nothing_is_stored_in_safe_mode)
+APP_TEST(workload__is_not_stored_in_safe_mode)
 {
     fixture_break_store(fixture, POINT_LEARN, true);
     atomic_store(&fixture->app.health.safe_mode, true);
@@ -200,7 +200,7 @@ APP_TEST(nothing_is_stored_in_safe_mode)
     fixture_heal(fixture);
 }
 
-TEST(a_workload_that_cannot_be_read_is_learned_anew)
+TEST(workload__is_learned_anew_when_it_is_unreadable)
 {
     char file[] = "/tmp/milligpu-learn-XXXXXX";
     const int fd = mkstemp(file);

@@ -97,7 +97,7 @@ static void remove_waiting(struct app_fixture *fixture, unsigned count)
     }
 }
 
-APP_TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib)
+APP_TEST(waiting_tables__take_less_than_32_mib_when_full)
 {
     add_waiting(fixture, WAITING_MAX);
     const struct hints_bytes hints = hints_bytes(fixture->app.hints);
@@ -116,7 +116,7 @@ APP_TEST(as_many_as_can_wait_and_ask_as_much_as_can_be_take_less_than_32_mib)
     assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, 0);
 }
 
-APP_TEST(who_asks_the_same_as_another_takes_no_room_for_it)
+APP_TEST(waiting_tables__store_equal_requests_once)
 {
     struct greedy *greedy = greedy_new(7);
 
@@ -140,7 +140,7 @@ APP_TEST(who_asks_the_same_as_another_takes_no_room_for_it)
 }
 
 /* Binding needs the names of the containers. */
-APP_TEST(who_asks_the_same_for_containers_of_other_names_keeps_its_own)
+APP_TEST(pod_cache__keeps_the_container_names_of_equal_requests)
 {
     struct pod_container container = {.name = "one", .amount = "300"};
     struct pod pod = {.uid = "u1",
@@ -167,7 +167,7 @@ APP_TEST(who_asks_the_same_for_containers_of_other_names_keeps_its_own)
 
 enum { ENOUGH = 1000 }; /* enough to fill the part of the tables for large requests */
 
-APP_TEST(who_asks_little_is_remembered_beside_a_tenant_who_asks_much)
+APP_TEST(waiting_tables__have_room_for_small_requests_beside_large_ones)
 {
     struct waiting waiting;
     CLEANUP(arena_done) struct arena arena;
@@ -217,7 +217,7 @@ static int64_t shown_overflow(struct app_fixture *fixture)
 }
 
 /* No node has the add_waiting's models, so none of its pods fits. */
-APP_TEST(whose_wish_found_no_room_is_woken_by_any_room_and_only_so_long)
+APP_TEST(unclassed_pods__are_woken_by_any_room_while_they_wait)
 {
     add_waiting(fixture, 10);
     assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
@@ -242,7 +242,7 @@ static const char *waiting_page(struct app_fixture *fixture, struct http_call *c
     return call->answer.data;
 }
 
-APP_TEST(the_list_of_who_waits_says_of_whom_it_is_not_remembered_what_they_ask)
+APP_TEST(waiting_list__marks_pods_whose_request_is_not_remembered)
 {
     struct http_call call;
 
@@ -306,7 +306,7 @@ static void fill_requests(struct app_fixture *fixture)
     } while (known(fixture, fixture_name("filler-", i))->request != NULL);
 }
 
-APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
+APP_TEST(unremembered_request__is_fetched_at_bind)
 {
     fill_requests(fixture);
     large_pod(fixture, "a", NULL);
@@ -328,7 +328,7 @@ APP_TEST(whose_request_found_no_room_is_bound_as_the_api_server_tells_it)
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
-APP_TEST(a_bound_pod_whose_request_found_no_room_holds_its_share)
+APP_TEST(unremembered_request__of_a_bound_pod_holds_its_share)
 {
     fill_requests(fixture);
     large_pod(fixture, "x", "n2");
@@ -374,7 +374,7 @@ static void fill_told(struct app_fixture *fixture)
     assert_true(told > REMEMBERED_BYTES_MAX / 2);
 }
 
-APP_TEST(who_could_not_be_remembered_gets_its_place_by_another_list)
+APP_TEST(unremembered_pod__is_placed_by_another_list)
 {
     fill_told(fixture);
     fixture_node_with(fixture, "n3", "");
@@ -390,7 +390,7 @@ APP_TEST(who_could_not_be_remembered_gets_its_place_by_another_list)
 }
 
 /* A waiting Binding is of use to nobody until the API server hears of it, so no more are made. */
-APP_TEST(while_bindings_fill_their_memory_no_more_are_made)
+APP_TEST(outbox__refuses_more_bindings_when_its_memory_is_full)
 {
     char *large = xmalloc(OUTBOX_BYTES_MAX);
 
@@ -417,7 +417,7 @@ APP_TEST(while_bindings_fill_their_memory_no_more_are_made)
 }
 
 /* kube-scheduler sends whatever a tenant wrote. */
-APP_TEST(a_large_question_leaves_no_large_memory_behind)
+APP_TEST(webhooks__free_the_memory_of_a_large_question)
 {
     CLEANUP(strbuf_done) struct strbuf object;
 

@@ -35,7 +35,7 @@ static uint64_t stored(struct app_fixture *fixture)
     return sum;
 }
 
-APP_TEST(it_is_stored_once_a_minute_and_at_the_end)
+APP_TEST(measured_sums__are_stored_once_a_minute_and_at_the_end)
 {
     fixture_pass(fixture, 61000);
     add(fixture, 1, 5);
@@ -51,7 +51,7 @@ APP_TEST(it_is_stored_once_a_minute_and_at_the_end)
     assert_int_equal(stored(fixture), 13);
 }
 
-APP_TEST(many_rows_are_all_stored_a_chunk_at_a_time)
+APP_TEST(measured_sums__are_stored_in_chunks)
 {
     for (int i = 0; i < 1000; i++)
         add(fixture, i, 1);
@@ -63,7 +63,7 @@ APP_TEST(many_rows_are_all_stored_a_chunk_at_a_time)
     assert_int_equal(stored(fixture), 2000);
 }
 
-APP_TEST(what_could_not_be_stored_is_stored_later_and_once)
+APP_TEST(measured_sums__are_stored_once_after_a_failure)
 {
     fixture_break_store(fixture, POINT_MEASURE, true);
     add(fixture, 1, 5);
@@ -161,7 +161,7 @@ static int64_t idle_since(struct app_fixture *fixture)
     return since_ms > 0 ? (since_ms - pod->facts.bound_ms) / MINUTE : -1;
 }
 
-APP_TEST(since_when_a_share_is_idle_survives_a_restart)
+APP_TEST(idle_since__survives_a_restart)
 {
     bound(fixture);
     idle_until(fixture, 50);
@@ -186,7 +186,7 @@ APP_TEST(since_when_a_share_is_idle_survives_a_restart)
     assert_int_equal(idle_since(fixture), 90);
 }
 
-APP_TEST(after_a_long_absence_it_begins_anew)
+APP_TEST(idle_since__begins_anew_after_a_long_absence)
 {
     bound(fixture);
     idle_until(fixture, 70);
@@ -199,7 +199,7 @@ APP_TEST(after_a_long_absence_it_begins_anew)
     assert_stored(fixture, 0, true);
 }
 
-APP_TEST(what_is_idle_waits_for_the_disk)
+APP_TEST(idle_changes__are_stored_when_the_disk_works)
 {
     bound(fixture);
     fixture_break_store(fixture, POINT_MEASURE, true);
@@ -220,7 +220,7 @@ APP_TEST(what_is_idle_waits_for_the_disk)
 }
 
 /* Until when reports were taken is only known once all that they said is stored. */
-APP_TEST(many_that_become_idle_are_stored_a_chunk_at_a_time)
+APP_TEST(idle_changes__are_stored_in_chunks)
 {
     const struct fixture_fault second = {.point = POINT_MEASURE, .nth = 2, .lasting = true};
     char uid[16];
@@ -242,7 +242,7 @@ APP_TEST(many_that_become_idle_are_stored_a_chunk_at_a_time)
     assert_stored(fixture, 1, true);
 }
 
-APP_TEST(nothing_is_stored_in_safe_mode)
+APP_TEST(measured_sums__are_not_stored_in_safe_mode)
 {
     bound(fixture);
     atomic_store(&fixture->app.health.safe_mode, true);

@@ -6,7 +6,7 @@
 #include "support_fixture.h"
 
 /* In the order of precedence: each is made to fail beside those before it in this list. */
-APP_TEST(the_first_need_that_is_not_met_is_the_reason)
+APP_TEST(ready__reports_the_first_need_that_is_not_met)
 {
     struct app *app = &fixture->app;
     struct app_need need[APP_NEEDS];
@@ -39,7 +39,7 @@ APP_TEST(the_first_need_that_is_not_met_is_the_reason)
     assert_string_equal(why, "the API server has not been reached yet");
 }
 
-APP_TEST(every_need_has_a_reason_of_its_own)
+APP_TEST(ready__has_a_reason_for_each_need)
 {
     struct app *app = &fixture->app;
     struct app_need need[APP_NEEDS];

@@ -58,7 +58,7 @@ static void no_event_tells_of_it(struct app_fixture *fixture)
     assert_says(out.data, "\"items\":[]");
 }
 
-FIXTURE_TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits)
+FIXTURE_TEST(plugin__closes_the_node_until_it_returns_and_then_wakes)
 {
     fixture_pod(fixture, "b", "300");
     fixture_grant(fixture, "a", "300", "gpu");
@@ -77,7 +77,7 @@ FIXTURE_TEST(a_node_is_closed_until_its_plugin_returns_and_that_wakes_who_waits)
     assert_string_equal(fixture_bind(fixture, "b", "gpu"), "");
 }
 
-FIXTURE_TEST(an_agent_that_names_the_gpus_opens_the_node_and_wakes)
+FIXTURE_TEST(plugin__is_replaced_by_an_agent_that_names_the_gpus)
 {
     fixture_pod(fixture, "b", "300");
     offers(fixture, "\"2\"", "\"0\"");
@@ -91,7 +91,7 @@ FIXTURE_TEST(an_agent_that_names_the_gpus_opens_the_node_and_wakes)
 }
 
 /* A restart forgets the plugins that were seen; the setting says that one belongs there. */
-FIXTURE_TEST(after_a_restart_an_expected_plugin_closes_the_node)
+FIXTURE_TEST(plugin__closes_the_node_after_a_restart_if_expected)
 {
     static const enum plugin_rule rule[] = {PLUGIN_AUTO, PLUGIN_EXPECT, PLUGIN_IGNORE};
     static const char *const word[] = {"auto", "expect", "ignore"};
@@ -110,7 +110,7 @@ FIXTURE_TEST(after_a_restart_an_expected_plugin_closes_the_node)
     assert_true(fits(fixture, "b"));
 }
 
-FIXTURE_TEST(a_node_without_any_plugin_is_as_ever)
+FIXTURE_TEST(plugin__is_not_needed_on_a_node_without_one)
 {
     fixture_delete_node(fixture, "gpu");
     fixture_run(fixture);

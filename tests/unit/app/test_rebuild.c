@@ -60,7 +60,7 @@ static void lose_ledger(struct app_fixture *fixture)
     assert_true(app_ready(&fixture->app, NULL));
 }
 
-FIXTURE_TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_asked)
+FIXTURE_TEST(new_ledger__trusts_allocations_whatever_the_request_says_now)
 {
     static const char *const edit[] = {
         "\"milligpu.io/gpu-count\":null",     "\"milligpu.io/gpu-count\":\"1\"",
@@ -83,7 +83,7 @@ FIXTURE_TEST(an_allocation_is_believed_whatever_became_of_the_annotations_that_a
     }
 }
 
-FIXTURE_TEST(policy_that_changed_decides_new_grants_and_not_what_runs)
+FIXTURE_TEST(new_ledger__applies_a_changed_policy_to_new_grants_only)
 {
     fixture_pod(fixture, "b", "310");
     fixture_pod(fixture, "c", "500");
@@ -98,7 +98,7 @@ FIXTURE_TEST(policy_that_changed_decides_new_grants_and_not_what_runs)
     assert_string_equal(taken(fixture), "810 0");
 }
 
-FIXTURE_TEST(a_gpu_is_known_by_its_index_when_its_uuid_is_no_longer_shown)
+FIXTURE_TEST(new_ledger__finds_a_gpu_by_index_when_its_uuid_is_gone)
 {
     static const char uuids[] =
         "\"milligpu.io/gpus\":\"[{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"milli\\\":1000},"

@@ -166,7 +166,7 @@ static void assert_told_last(struct app_fixture *fixture, const char *part)
  * Who is refused
  */
 
-FIXTURE_TEST(a_rule_decides_in_filter_and_bind)
+FIXTURE_TEST(rule__applies_in_filter_and_bind)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "part", "300");
@@ -180,7 +180,7 @@ FIXTURE_TEST(a_rule_decides_in_filter_and_bind)
     assert_string_equal(fixture_bind(fixture, "part", "n2"), "");
 }
 
-FIXTURE_TEST(a_rule_decides_for_its_namespaces)
+FIXTURE_TEST(rule__applies_to_its_namespaces)
 {
     fixture_show_pod(fixture, "a", "300");
     decide_by(fixture, "rules:\n  - {name: others, namespaces: [ml-*], whole: true}\n");
@@ -189,7 +189,7 @@ FIXTURE_TEST(a_rule_decides_for_its_namespaces)
     assert_refused(fixture, "a", "n1", "policy rule 1 (ours): shares of at least 400 milli here");
 }
 
-FIXTURE_TEST(a_rule_decides_in_prioritize)
+FIXTURE_TEST(rule__applies_in_prioritize)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
@@ -200,7 +200,7 @@ FIXTURE_TEST(a_rule_decides_in_prioritize)
 }
 
 /* A victim gives room, and the rule stays. */
-FIXTURE_TEST(a_rule_decides_in_preempt)
+FIXTURE_TEST(rule__applies_in_preempt)
 {
     CLEANUP(strbuf_done) struct strbuf victims;
 
@@ -221,7 +221,7 @@ FIXTURE_TEST(a_rule_decides_in_preempt)
 }
 
 /* An autoscaler's template, which the ledger does not know, has labels like every Node. */
-FIXTURE_TEST(a_rule_decides_about_a_node_that_is_only_shown)
+FIXTURE_TEST(rule__applies_to_a_node_that_only_the_question_has)
 {
     char nodes[512];
 
@@ -240,7 +240,7 @@ FIXTURE_TEST(a_rule_decides_about_a_node_that_is_only_shown)
     }
 }
 
-FIXTURE_TEST(what_runs_goes_on_whatever_the_rules_say)
+FIXTURE_TEST(rule__leaves_running_pods_alone)
 {
     fixture_grant(fixture, "a", "300", "n1");
     decide_by(fixture, NIGHT);
@@ -252,7 +252,7 @@ FIXTURE_TEST(what_runs_goes_on_whatever_the_rules_say)
 }
 
 /* The labels of a node come with the watch; they alone change nothing on disk. */
-FIXTURE_TEST(a_label_decides_at_once)
+FIXTURE_TEST(rule__follows_the_labels_of_a_node)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
@@ -269,7 +269,7 @@ FIXTURE_TEST(a_label_decides_at_once)
  * When they change
  */
 
-FIXTURE_TEST(who_waits_for_a_window_is_woken_when_it_ends)
+FIXTURE_TEST(window__wakes_waiting_pods_when_it_ends)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
@@ -285,7 +285,7 @@ FIXTURE_TEST(who_waits_for_a_window_is_woken_when_it_ends)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-FIXTURE_TEST(a_window_begins_again)
+FIXTURE_TEST(window__begins_again_each_day_and_follows_the_wall_clock)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
@@ -300,7 +300,7 @@ FIXTURE_TEST(a_window_begins_again)
     assert_true(passes(fixture, "a", "n1"));
 }
 
-FIXTURE_TEST(the_writer_does_not_sleep_through_a_change)
+FIXTURE_TEST(window__ends_the_sleep_of_the_writer)
 {
     decide_by(fixture, NIGHT);
     fixture->wall_ms = INT64_C(1700035200000) - 3;
@@ -312,7 +312,7 @@ FIXTURE_TEST(the_writer_does_not_sleep_through_a_change)
 }
 
 /* A bind that comes with the new rules is decided by them. */
-FIXTURE_TEST(binds_behind_a_change_are_decided_by_it)
+FIXTURE_TEST(rule__applies_to_binds_behind_a_change)
 {
     fixture_pod(fixture, "a", "300");
     fixture_show_pod(fixture, "b", "300");
@@ -325,7 +325,7 @@ FIXTURE_TEST(binds_behind_a_change_are_decided_by_it)
     assert_says(fixture_error(behind), NIGHT_REFUSES);
 }
 
-FIXTURE_TEST(another_document_is_told_and_wakes_who_waits)
+FIXTURE_TEST(policy_change__is_recorded_and_wakes_waiting_pods)
 {
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
@@ -343,7 +343,7 @@ FIXTURE_TEST(another_document_is_told_and_wakes_who_waits)
     assert_refused(fixture, "b", "n1", "policy rule 1 (pool): shares in steps of 100 milli here");
 }
 
-FIXTURE_TEST(a_process_says_by_what_it_begins_to_decide)
+FIXTURE_TEST(policy__is_recorded_when_a_process_begins)
 {
     assert_int_equal(told(fixture), 1);
     assert_told_last(fixture, "{\"kind\":\"policy\",\"policy\":\"binpack\"} {}");
@@ -356,7 +356,7 @@ FIXTURE_TEST(a_process_says_by_what_it_begins_to_decide)
 }
 
 /* Rules that the journal could not name do not decide yet, and nothing is granted meanwhile. */
-FIXTURE_TEST(a_change_waits_for_the_disk)
+FIXTURE_TEST(policy_change__waits_for_the_disk)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture->disk_full = true;
@@ -401,7 +401,7 @@ static int set_up_hosts(void **state)
 #define HOSTS_TEST(name)                                                                           \
     TEST_WITH(name, struct app_fixture *fixture, set_up_hosts, fixture_tear_down)
 
-HOSTS_TEST(the_last_idle_host_is_kept_for_pods_of_several_gpus)
+HOSTS_TEST(reserve__keeps_the_last_idle_host_for_pods_of_several_gpus)
 {
     decide_by(fixture, RESERVE);
     assert_int_equal(idle_hosts(fixture), 2);
@@ -422,7 +422,7 @@ HOSTS_TEST(the_last_idle_host_is_kept_for_pods_of_several_gpus)
     "\\\"model\\\":\\\"A100\\\"}"
 
 /* The pod that waits may fit on another host than the one that became idle. */
-HOSTS_TEST(one_more_idle_host_wakes_who_waits_for_any)
+HOSTS_TEST(reserve__wakes_waiting_pods_when_any_host_becomes_idle)
 {
     fixture_annotate_node(fixture, "b", "\"milligpu.io/gpus\":\"[" A100("0") "," A100("1") "]\"");
     fixture_bound_pod(fixture, "p", "300", "a");
@@ -440,7 +440,7 @@ HOSTS_TEST(one_more_idle_host_wakes_who_waits_for_any)
     assert_string_equal(fixture_bind(fixture, "q", "b"), "");
 }
 
-HOSTS_TEST(idle_hosts_are_counted_through_the_life_of_nodes)
+HOSTS_TEST(reserve__counts_idle_hosts_through_the_life_of_nodes)
 {
     decide_by(fixture, RESERVE);
     assert_int_equal(idle_hosts(fixture), 2);
@@ -478,18 +478,18 @@ static void kept_while(struct app_fixture *fixture, const char *begins, const ch
     assert_string_equal(fixture_bind(fixture, "p", "a"), "");
 }
 
-HOSTS_TEST(a_cordoned_host_is_no_reserve_until_it_is_uncordoned)
+HOSTS_TEST(reserve__excludes_a_cordoned_host)
 {
     kept_while(fixture, "\"unschedulable\":true", "\"unschedulable\":null");
 }
 
-HOSTS_TEST(a_tainted_host_is_no_reserve_until_the_taint_goes)
+HOSTS_TEST(reserve__excludes_a_tainted_host)
 {
     kept_while(fixture, TAINTED, "\"taints\":null");
 }
 
 /* Grants are kube-scheduler's choice: it asks only about nodes that the pod may use. */
-HOSTS_TEST(a_host_that_is_no_reserve_is_granted)
+HOSTS_TEST(reserve__grants_a_cordoned_host)
 {
     decide_by(fixture, RESERVE);
     fixture_change_node(fixture, "b", "\"unschedulable\":true");
@@ -498,7 +498,7 @@ HOSTS_TEST(a_host_that_is_no_reserve_is_granted)
     assert_string_equal(fixture_bind(fixture, "p", "b"), "");
 }
 
-HOSTS_TEST(a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes)
+HOSTS_TEST(reserve__includes_a_host_whose_taint_a_pod_tolerates)
 {
     decide_by(fixture, RESERVE);
     fixture_change_node(fixture, "b", TAINTED);
@@ -519,7 +519,7 @@ HOSTS_TEST(a_pod_that_tolerates_the_taint_makes_it_a_reserve_and_wakes)
     assert_false(passes(fixture, "p", "a"));
 }
 
-HOSTS_TEST(a_grant_that_is_taken_back_leaves_the_host_idle)
+HOSTS_TEST(reserve__counts_the_host_of_a_lost_grant_as_idle)
 {
     decide_by(fixture, RESERVE);
     fixture_show_pod(fixture, "p", "300");

@@ -52,7 +52,7 @@ static struct score_cache *take(struct pool *pool)
     return score_caches_take(pool->score_caches, &pool->snapshot);
 }
 
-POOL_TEST(no_judge_is_made_for_a_policy_that_needs_no_workload)
+POOL_TEST(score_caches__are_not_made_for_policies_without_workload)
 {
     struct policy_context *spread = policy_context_new(POLICY_SPREAD, 0, NULL);
 
@@ -65,7 +65,7 @@ POOL_TEST(no_judge_is_made_for_a_policy_that_needs_no_workload)
     policy_context_unref(spread);
 }
 
-POOL_TEST(the_judge_that_was_used_last_is_lent_first)
+POOL_TEST(score_caches__lend_the_last_used_first)
 {
     struct score_cache *first = take(pool);
     struct score_cache *second = take(pool);
@@ -81,7 +81,7 @@ POOL_TEST(the_judge_that_was_used_last_is_lent_first)
     score_caches_give(pool->score_caches, second);
 }
 
-POOL_TEST(a_question_beyond_the_last_judge_does_without_one)
+POOL_TEST(score_caches__lend_none_beyond_the_limit)
 {
     struct score_cache *cache[SCORE_CACHES_MAX];
 
@@ -96,7 +96,7 @@ POOL_TEST(a_question_beyond_the_last_judge_does_without_one)
         score_caches_give(pool->score_caches, cache[i]);
 }
 
-POOL_TEST(judges_are_freed_when_the_policy_needs_none_any_more)
+POOL_TEST(score_caches__are_freed_when_the_policy_needs_none)
 {
     struct score_cache *open = take(pool);
 
@@ -112,7 +112,7 @@ POOL_TEST(judges_are_freed_when_the_policy_needs_none_any_more)
     assert_int_equal(score_caches_bytes(pool->score_caches), 0);
 }
 
-POOL_TEST(a_judge_that_is_long_unused_is_freed)
+POOL_TEST(score_caches__are_freed_after_long_disuse)
 {
     struct score_cache *busy = take(pool);
     struct score_cache *spare = take(pool);
@@ -198,7 +198,7 @@ static char *prioritize(struct app_fixture *fixture, struct text body)
     return answer;
 }
 
-TEST(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod)
+TEST(scores__are_shared_by_filter_prioritize_and_the_next_pod)
 {
     struct app_fixture *fixture = daemon_of("rollout");
     CLEANUP(strbuf_done) struct strbuf body;
@@ -230,7 +230,7 @@ TEST(what_filter_has_judged_is_known_to_prioritize_and_to_the_next_pod)
     fixture_free(fixture);
 }
 
-TEST(binpack_judges_nothing)
+TEST(scores__are_not_cached_under_binpack)
 {
     struct app_fixture *fixture = daemon_of("binpack");
 
@@ -251,7 +251,7 @@ static void first_of(const char *answer, char out[8])
     assert_int_equal(sscanf(at, "\"NodeNames\":[\"%7[^\"]", out), 1);
 }
 
-TEST(prioritize_gives_ten_to_the_node_that_filter_lists_first)
+TEST(prioritize__gives_ten_to_the_first_node_of_filter)
 {
     static const char *const amount[] = {"300", "1000", "2000", "450"};
     static const char *const policy[] = {"binpack", "firstfit", "spread", "fgd", "rollout"};
@@ -306,7 +306,7 @@ static void *ask_often(void *user)
     return NULL;
 }
 
-TEST(threads_that_ask_at_once_get_the_answers_that_one_gets)
+TEST(scores__are_the_same_in_concurrent_threads)
 {
     static const char *const amount[PODS] = {"300", "1000", "2000", "450", "100", "1500"};
     struct app_fixture *fixture = daemon_of("rollout");

@@ -102,7 +102,7 @@ static bool believes(struct scene *scene, const char *pod, const char *node)
                              text_of(note_of(scene, pod, "milligpu.io/signature")), &what);
 }
 
-SCENE_TEST(a_bound_pod_is_signed)
+SCENE_TEST(bind__signs_the_allocation)
 {
     fixture_grant(scene->fixture, "p", "300", "n1");
     assert_true(believes(scene, "p", "n1"));
@@ -122,7 +122,7 @@ static void agent_comes(struct app_fixture *fixture, const char *word)
     fixture_annotate_node(fixture, "n1", annotations);
 }
 
-SCENE_TEST(on_a_node_with_an_agent_it_demands_the_agent)
+SCENE_TEST(bind__requires_the_agent_on_its_node)
 {
     agent_comes(scene->fixture, "");
     fixture_pod(scene->fixture, "p", "300");
@@ -182,7 +182,7 @@ static void demands(struct scene *scene, const char *pod, const char *what)
  * NRI looks for the container's own key first, and the author of the pod may write one. The pods
  * ask for the same, and each has its own containers.
  */
-SCENE_TEST(it_demands_the_agent_for_containers_without_a_share_too)
+SCENE_TEST(bind__requires_the_agent_for_containers_without_a_share)
 {
     agent_comes(scene->fixture, "");
     post_with(scene, "p", "log");
@@ -202,7 +202,7 @@ SCENE_TEST(it_demands_the_agent_for_containers_without_a_share_too)
 }
 
 /* The process ends before the Binding is sent; the next one sends what this one would have. */
-SCENE_TEST(a_restart_signs_the_same)
+SCENE_TEST(bind__signs_the_same_after_a_restart)
 {
     struct app_fixture *fixture = scene->fixture;
 
@@ -222,7 +222,7 @@ SCENE_TEST(a_restart_signs_the_same)
 }
 
 /* Nobody knows it: an agent would refuse the containers of a pod that is bound. */
-SCENE_TEST(a_key_that_is_not_published_signs_nothing)
+SCENE_TEST(bind__does_not_sign_with_an_unpublished_key)
 {
     struct app_fixture *fixture = scene->fixture;
     const struct keyring_rules rules = {scene->file, 120000};
@@ -248,7 +248,7 @@ SCENE_TEST(a_key_that_is_not_published_signs_nothing)
     assert_true(believes(scene, "p", "n1"));
 }
 
-SCENE_TEST(without_a_key_nothing_is_signed)
+SCENE_TEST(bind__does_not_sign_without_a_key)
 {
     scene->fixture->app.keyring = NULL;
     fixture_grant(scene->fixture, "p", "300", "n1");
@@ -285,7 +285,7 @@ static void lose_ledger(struct scene *scene, struct keyring *keyring)
     assert_true(app_ready(&scene->fixture->app, NULL));
 }
 
-SCENE_TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now)
+SCENE_TEST(signature__proves_the_allocation_to_a_new_ledger)
 {
     raise_shares(scene);
     raise_pod(scene, "p");
@@ -301,7 +301,7 @@ SCENE_TEST(what_was_signed_survives_the_ledger_whatever_its_pod_demands_now)
 }
 
 /* The row of an adopted pod is gone, and the pod comes by the watch. */
-SCENE_TEST(a_signature_proves_its_own_pod_node_and_bytes_only)
+SCENE_TEST(signature__proves_its_own_pod_node_and_bytes_only)
 {
     struct app_fixture *fixture = scene->fixture;
     char notes[1024];
@@ -333,7 +333,7 @@ SCENE_TEST(a_signature_proves_its_own_pod_node_and_bytes_only)
 }
 
 /* A volume that is lost takes the key with it; the ConfigMap still shows its public half. */
-SCENE_TEST(a_key_that_only_the_config_map_shows_proves_as_well)
+SCENE_TEST(signature__is_proven_by_a_key_of_the_config_map)
 {
     const struct key_entry old = signer(scene);
     const char *const shown[] = {"no key", old.key};
@@ -363,7 +363,7 @@ SCENE_TEST(a_key_that_only_the_config_map_shows_proves_as_well)
 }
 
 /* It was raised for a demand that is gone before its Binding takes effect. */
-SCENE_TEST(a_raise_is_not_bound_for_a_pod_that_demands_no_memory_any_more)
+SCENE_TEST(bind__drops_a_raise_when_the_pod_requires_no_memory_any_more)
 {
     struct app_fixture *fixture = scene->fixture;
 

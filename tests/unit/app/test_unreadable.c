@@ -52,7 +52,7 @@ static void lose_ledger(struct app_fixture *fixture)
     fixture_pass(fixture, 100000);
 }
 
-TEST(a_pod_with_an_unreadable_annotation_keeps_its_share)
+TEST(unreadable_pod__keeps_its_share)
 {
     void (*const over[])(struct app_fixture *) = {fixture_restart_and_run, list_again, lose_ledger};
 
@@ -66,7 +66,7 @@ TEST(a_pod_with_an_unreadable_annotation_keeps_its_share)
     }
 }
 
-APP_TEST(its_end_is_heard)
+APP_TEST(unreadable_pod__frees_its_share_when_it_ends)
 {
     a_tenants_pod_on(fixture, "n1");
     fixture_terminate_pod(fixture, "a");
@@ -79,7 +79,7 @@ APP_TEST(its_end_is_heard)
     assert_taken(fixture, "n1", 0);
 }
 
-APP_TEST(a_stranger_that_cannot_be_read_closes_its_node)
+APP_TEST(unreadable_pod__closes_its_node_when_it_is_unknown)
 {
     fixture_pod_of(fixture, "x", "\"nvidia.com/vgpu\":\"200\"", UNREADABLE, "n1");
     fixture_show_pod(fixture, "b", "100");
@@ -89,14 +89,14 @@ APP_TEST(a_stranger_that_cannot_be_read_closes_its_node)
     assert_string_equal(fixture_bind(fixture, "b", "n1"), "");
 }
 
-APP_TEST(a_stranger_that_asks_for_nothing_closes_nothing)
+APP_TEST(unreadable_pod__closes_no_node_when_it_asks_for_nothing)
 {
     fixture_pod_of(fixture, "x", "\"cpu\":\"1\"", UNREADABLE, "n1");
     fixture_grant(fixture, "b", "1000", "n1");
 }
 
 /* The text stays the same while the pod does; otherwise its condition would wake it for ever. */
-APP_TEST(a_waiting_pod_is_refused_with_the_field)
+APP_TEST(unreadable_pod__is_refused_with_the_field)
 {
     static const char why[] = "the pod cannot be read: metadata.annotations[";
     char first[1024];
@@ -118,7 +118,7 @@ APP_TEST(a_waiting_pod_is_refused_with_the_field)
 }
 
 /* Its request was read and its Binding is on its way; then the tenant makes it unreadable. */
-APP_TEST(a_binding_that_landed_is_seen_whatever_became_of_the_pod)
+APP_TEST(unreadable_pod__is_seen_bound_when_its_binding_landed)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture->lose_answers = true;
@@ -153,7 +153,7 @@ static void add_container(struct strbuf *out, const char *name, const char *mill
                   out->len > 0 ? "," : "", name, milli);
 }
 
-APP_TEST(a_schedulers_name_and_the_containers_may_be_of_any_length)
+APP_TEST(pod__may_have_a_long_scheduler_name_and_many_containers)
 {
     enum { MANY = 600 };
     CLEANUP(strbuf_done) struct strbuf containers;
@@ -169,7 +169,7 @@ APP_TEST(a_schedulers_name_and_the_containers_may_be_of_any_length)
     assert_taken(fixture, "n1", 700);
 }
 
-APP_TEST(more_asking_containers_than_we_grant_close_their_node)
+APP_TEST(pod__closes_its_node_when_too_many_containers_ask)
 {
     CLEANUP(strbuf_done) struct strbuf containers;
     char name[16];
@@ -186,7 +186,7 @@ APP_TEST(more_asking_containers_than_we_grant_close_their_node)
 
 /* --- nodes --- */
 
-APP_TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing)
+APP_TEST(unreadable_node__keeps_its_gpus_and_grants_nothing)
 {
     fixture_pod(fixture, "b", "100");
     fixture_grant(fixture, "a", "300", "n1");
@@ -208,7 +208,7 @@ APP_TEST(a_node_that_cannot_be_read_keeps_its_gpus_and_grants_nothing)
     assert_int_equal(fixture_taken(fixture, "n1"), 400);
 }
 
-APP_TEST(a_cordon_that_cannot_be_read_closes)
+APP_TEST(unreadable_cordon__closes_the_node)
 {
     fixture_annotate_node(fixture, "n1", "\"milligpu.io/cordon\":\"\\u0000\"");
     fixture_show_pod(fixture, "b", "100");
@@ -288,7 +288,7 @@ static void each_bound_one_is_counted(struct app_fixture *fixture)
     assert_int_equal(fixture_allocations(fixture), bound);
 }
 
-TEST(whatever_comes_is_asked_about_bound_and_counted)
+TEST(hostile_pods__are_filtered_bound_and_counted)
 {
     for (uint64_t round = 1; round <= ROUNDS; round++) {
         struct app_fixture *fixture = fixture_new(fixture_two_nodes);
@@ -357,7 +357,7 @@ static uint32_t lines_about(struct app_fixture *fixture, int times)
     return lines;
 }
 
-APP_TEST(what_cannot_be_read_is_said_once_and_counted_always)
+APP_TEST(unreadable_pod__is_logged_once_and_always_counted)
 {
     fixture_show_pod(fixture, "a", "300");
     hide(fixture, "a");

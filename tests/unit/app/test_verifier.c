@@ -133,7 +133,7 @@ static struct verifier_facts facts(const struct app_fixture *fixture)
     return is;
 }
 
-VERIFIER_TEST(a_sound_ledger_stays_trusted)
+VERIFIER_TEST(verifier__trusts_a_sound_ledger)
 {
     fixture_grant(fixture, "a", "300", "n1");
     verifier(fixture);
@@ -142,7 +142,7 @@ VERIFIER_TEST(a_sound_ledger_stays_trusted)
     assert_true(facts(fixture).at_ms == fixture->wall_ms);
 }
 
-VERIFIER_TEST(the_next_verification_comes_after_the_interval)
+VERIFIER_TEST(verifier__runs_again_after_the_interval)
 {
     verifier(fixture);
     const int64_t first = facts(fixture).at_ms;
@@ -154,7 +154,7 @@ VERIFIER_TEST(the_next_verification_comes_after_the_interval)
     assert_true(facts(fixture).at_ms > first);
 }
 
-VERIFIER_TEST(without_an_interval_there_is_the_first_verification_only)
+VERIFIER_TEST(verifier__runs_once_without_an_interval)
 {
     fixture->settings.verify_interval_s = 0;
     verifier(fixture);
@@ -165,7 +165,7 @@ VERIFIER_TEST(without_an_interval_there_is_the_first_verification_only)
     assert_true(facts(fixture).at_ms == first);
 }
 
-VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
+VERIFIER_TEST(safe_mode__grants_and_writes_nothing)
 {
     fixture_pod(fixture, "b", "300");
     fixture_grant(fixture, "a", "300", "n1");
@@ -186,7 +186,7 @@ VERIFIER_TEST(in_safe_mode_nothing_is_granted_and_nothing_written)
 }
 
 /* A Binding that was on its way is answered by what the API server says. */
-VERIFIER_TEST(what_was_promised_before_is_kept)
+VERIFIER_TEST(safe_mode__answers_a_binding_in_flight)
 {
     fixture_show_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -198,7 +198,7 @@ VERIFIER_TEST(what_was_promised_before_is_kept)
     assert_int_equal(number("SELECT count(*) FROM allocation WHERE state = 'reserved'"), 1);
 }
 
-VERIFIER_TEST(the_first_reason_stays)
+VERIFIER_TEST(safe_mode__keeps_the_first_reason)
 {
     safe_mode_enter(&fixture->app, SAFE_MEMORY, "the first");
     safe_mode_enter(&fixture->app, SAFE_DISK, "the second");
@@ -207,7 +207,7 @@ VERIFIER_TEST(the_first_reason_stays)
     assert_int_equal(bundles(), 1);
 }
 
-VERIFIER_TEST(damage_in_the_file_is_found)
+VERIFIER_TEST(verifier__finds_damage_in_the_file)
 {
     fixture_grant(fixture, "a", "300", "n1");
     sql("DROP TRIGGER charge_stays; UPDATE charge SET milli = 200");
@@ -225,7 +225,7 @@ static struct node *seen_node(struct app_fixture *fixture)
     return (struct node *)(uintptr_t)snapshot_node(snapshot, TEXT("n2"));
 }
 
-VERIFIER_TEST(damage_in_memory_is_found)
+VERIFIER_TEST(verifier__finds_damage_in_memory)
 {
     struct node *node = seen_node(fixture);
 
@@ -237,7 +237,7 @@ VERIFIER_TEST(damage_in_memory_is_found)
     assert_says(fixture->app.health.safe.text, "node n2");
 }
 
-VERIFIER_TEST(what_readers_see_is_verified_too)
+VERIFIER_TEST(verifier__checks_the_snapshot_of_readers)
 {
     struct node *node = seen_node(fixture);
 
@@ -251,7 +251,7 @@ VERIFIER_TEST(what_readers_see_is_verified_too)
 }
 
 /* The verifier thread sleeps by this, and on a bell that rings where somebody has to wake it. */
-VERIFIER_TEST(the_verifier_sleeps_until_something_is_due)
+VERIFIER_TEST(verifier__sleeps_until_something_is_due)
 {
     struct verifier *verifying = fixture->app.verifier;
 
@@ -275,7 +275,7 @@ VERIFIER_TEST(the_verifier_sleeps_until_something_is_due)
     bell_wait(fixture->app.verifier_bell, INT64_MAX);
 }
 
-VERIFIER_TEST(a_ledger_in_memory_has_no_bundle)
+VERIFIER_TEST(bundle__is_not_made_of_a_ledger_in_memory)
 {
     finish();
     begin_on(":memory:");
@@ -291,7 +291,7 @@ VERIFIER_TEST(a_ledger_in_memory_has_no_bundle)
     assert_says(fixture->app.health.safe.why_none, "in memory");
 }
 
-VERIFIER_TEST(a_fifth_bundle_is_not_made)
+VERIFIER_TEST(bundle__is_made_four_times_at_most)
 {
     for (uint32_t made = 1; made <= 5; made++) {
         safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
@@ -305,7 +305,7 @@ VERIFIER_TEST(a_fifth_bundle_is_not_made)
     }
 }
 
-VERIFIER_TEST(a_bundle_that_cannot_be_written_hinders_nothing)
+VERIFIER_TEST(bundle__may_fail_without_effect)
 {
     safe_mode_enter(&fixture->app, SAFE_DISK, "a test");
     assert_int_equal(rmdir(fixture->app.health.safe.folder), 0);
@@ -314,7 +314,7 @@ VERIFIER_TEST(a_bundle_that_cannot_be_written_hinders_nothing)
     assert_int_equal(bundles(), 0);
 }
 
-TEST(the_last_thousand_commands_are_kept_in_order)
+TEST(command_trace__keeps_the_last_thousand_in_order)
 {
     struct command_trace *command_trace = command_trace_new();
     CLEANUP(strbuf_done) struct strbuf out;

@@ -44,7 +44,7 @@ static void doubt(struct app_fixture *fixture)
     assert_int_equal(fixture_reserved(fixture, "n1"), 700);
 }
 
-APP_TEST(a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound)
+APP_TEST(bind__evaluates_a_changed_pod_again)
 {
     fixture_show_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -59,7 +59,7 @@ APP_TEST(a_pod_that_was_written_to_meanwhile_is_judged_again_and_bound)
     assert_int_equal(fixture_allocations(fixture), 1);
 }
 
-APP_TEST(the_new_version_is_on_disk_before_it_is_sent)
+APP_TEST(version__is_on_disk_before_it_is_sent)
 {
     fixture_show_pod(fixture, "a", "300");
     (void)fixture_bind_begin(fixture, "a", "n1");
@@ -71,7 +71,7 @@ APP_TEST(the_new_version_is_on_disk_before_it_is_sent)
     assert_true(version_on_n1(fixture) > first);
 }
 
-APP_TEST(where_the_new_version_cannot_be_written_nothing_is_sent)
+APP_TEST(version__is_not_sent_when_it_cannot_be_written)
 {
     fixture_show_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
@@ -89,7 +89,7 @@ APP_TEST(where_the_new_version_cannot_be_written_nothing_is_sent)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-APP_TEST(a_pod_gets_what_it_asks_for_when_it_is_bound)
+APP_TEST(bind__grants_the_request_at_the_time_of_the_binding)
 {
     static const char *const count[] = {"2", "many"}; /* n1 has one GPU */
     static const char *const why[] = {"few: ", "gpu-count"};
@@ -111,7 +111,7 @@ APP_TEST(a_pod_gets_what_it_asks_for_when_it_is_bound)
     assert_int_equal(fixture_taken(fixture, "n1"), 600);
 }
 
-APP_TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged)
+APP_TEST(bind__sends_the_evaluated_version_of_a_pod_that_asks_0)
 {
     fixture_show_pod(fixture, "zero", "0");
     struct fixture_call *call = fixture_bind_begin(fixture, "zero", "n1");
@@ -122,7 +122,7 @@ APP_TEST(a_pod_that_asks_0_is_bound_in_the_version_that_was_judged)
     assert_string_equal(fixture_where(fixture, "zero"), "n1");
 }
 
-APP_TEST(a_pod_that_has_gone_meanwhile_is_not_brought_back)
+APP_TEST(moved_outcome__does_not_bring_back_a_deleted_pod)
 {
     fixture_show_pod(fixture, "a", "300");
     struct pod_record *known = pod_cache_copy(fixture->app.pod_cache, "default", "a");
@@ -145,7 +145,7 @@ APP_TEST(a_pod_that_has_gone_meanwhile_is_not_brought_back)
     pod_record_free(known);
 }
 
-APP_TEST(no_time_ends_a_doubt)
+APP_TEST(doubt__does_not_end_with_time)
 {
     doubt(fixture);
     fixture_pass(fixture, 3600000);
@@ -155,7 +155,7 @@ APP_TEST(no_time_ends_a_doubt)
     assert_int_equal(fixture_reserved(fixture, "n1"), 700);
 }
 
-APP_TEST(a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt)
+APP_TEST(doubt__ends_when_the_pod_is_seen_unbound_in_a_later_version)
 {
     doubt(fixture);
     move(fixture, "a"); /* as kube-scheduler does: it writes the error into the condition */
@@ -164,7 +164,7 @@ APP_TEST(a_pod_that_is_seen_unbound_in_a_later_version_ends_its_doubt)
     assert_string_equal(fixture_bind(fixture, "a", "n2"), "");
 }
 
-APP_TEST(what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards)
+APP_TEST(doubt__ends_by_what_the_watch_showed_before_the_outcome)
 {
     fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
@@ -178,7 +178,7 @@ APP_TEST(what_the_watch_showed_while_a_binding_was_on_its_way_counts_afterwards)
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-APP_TEST(after_a_restart_the_list_ends_the_doubts_that_it_can)
+APP_TEST(doubt__ends_by_the_list_after_a_restart)
 {
     doubt(fixture);
     fixture_restart_and_run(fixture);
@@ -196,7 +196,7 @@ static void pass_deaf(struct app_fixture *fixture, int seconds)
     }
 }
 
-APP_TEST(a_get_ends_a_doubt_of_which_the_watch_does_not_tell)
+APP_TEST(doubt__ends_by_a_get_without_the_watch)
 {
     doubt(fixture);
     move(fixture, "a");
@@ -204,7 +204,7 @@ APP_TEST(a_get_ends_a_doubt_of_which_the_watch_does_not_tell)
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-APP_TEST(while_the_version_has_not_moved_the_same_bytes_are_sent_again)
+APP_TEST(doubt__repeats_the_same_bytes_while_the_version_is_the_same)
 {
     doubt(fixture);
     const uint64_t version = version_on_n1(fixture);
@@ -215,7 +215,7 @@ APP_TEST(while_the_version_has_not_moved_the_same_bytes_are_sent_again)
 }
 
 /* The first Binding may still land, whatever becomes of the second. */
-APP_TEST(a_second_bind_that_fails_takes_no_doubt_away)
+APP_TEST(doubt__outlasts_a_second_bind_that_fails)
 {
     static const struct fixture_fault faults[] = {
         {.point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT},
@@ -234,7 +234,7 @@ APP_TEST(a_second_bind_that_fails_takes_no_doubt_away)
     }
 }
 
-APP_TEST(a_pod_that_is_gone_ends_its_doubt)
+APP_TEST(doubt__ends_when_the_pod_is_gone)
 {
     doubt(fixture);
     fixture_delete_pod(fixture, "a");
@@ -242,7 +242,7 @@ APP_TEST(a_pod_that_is_gone_ends_its_doubt)
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-APP_TEST(an_api_server_that_cannot_be_asked_ends_no_doubt)
+APP_TEST(doubt__outlasts_an_unreachable_api_server)
 {
     const struct fixture_fault fault = {
         .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
@@ -258,7 +258,7 @@ APP_TEST(an_api_server_that_cannot_be_asked_ends_no_doubt)
     assert_string_equal(fixture_where(fixture, "a"), "");
 }
 
-APP_TEST(who_asks_while_the_api_server_is_asked_is_judged_again_with_the_answer)
+APP_TEST(bind__is_evaluated_again_with_the_answer_about_a_doubt)
 {
     const struct fixture_fault fault = {
         .point = POINT_REQUEST, .nth = 1, .lasting = true, .trouble = POINT_UNSENT};
@@ -307,7 +307,7 @@ static void reserve_as_before(struct app_fixture *fixture)
     assert_int_equal(fixture_reserved(fixture, "n1"), 300);
 }
 
-APP_TEST(a_reservation_of_an_older_ledger_ends_as_it_did)
+APP_TEST(unversioned_reservation__ends_after_its_time)
 {
     fixture_show_pod(fixture, "a", "300");
     reserve_as_before(fixture);
@@ -318,7 +318,7 @@ APP_TEST(a_reservation_of_an_older_ledger_ends_as_it_did)
     assert_int_equal(fixture_reserved(fixture, "n1"), 0);
 }
 
-APP_TEST(a_reservation_of_an_older_ledger_is_sent_as_it_was)
+APP_TEST(unversioned_reservation__is_sent_without_a_version)
 {
     fixture_show_pod(fixture, "a", "300");
     reserve_as_before(fixture);

@@ -41,7 +41,7 @@ static void bind(struct app_fixture *fixture, const char *pod, const char *milli
 }
 
 /* 600 and 600 of two GPUs are held: 800 are free together, and 400 in one piece. */
-APP_TEST(pods_wait_by_reason_and_the_longest_wait_counts)
+APP_TEST(waiting_metrics__count_pods_by_reason_and_the_longest_wait)
 {
     assert_int_equal(shown(fixture, "milligpu_waiting_pods{reason=\"room\"}"), 0);
     assert_int_equal(shown(fixture, "milligpu_waiting_oldest_seconds{reason=\"room\"}"), 0);
@@ -75,7 +75,7 @@ APP_TEST(pods_wait_by_reason_and_the_longest_wait_counts)
 }
 
 /* 800 are free in all: exactly as much as is asked for, and then a thousandth less. */
-APP_TEST(the_sum_is_compared_to_the_last_thousandth)
+APP_TEST(waiting_metrics__compare_the_sum_exactly)
 {
     bind(fixture, "a", "600", "n1");
     bind(fixture, "b", "600", "n2");
@@ -86,7 +86,7 @@ APP_TEST(the_sum_is_compared_to_the_last_thousandth)
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 0);
 }
 
-APP_TEST(only_models_that_a_pod_takes_are_room_for_it)
+APP_TEST(waiting_metrics__count_only_models_the_pod_takes_as_room)
 {
     fixture_pod_of(fixture, "h", "\"nvidia.com/vgpu\":\"100\"",
                    "\"milligpu.io/gpu-model\":\"H100\"", NULL);
@@ -99,7 +99,7 @@ APP_TEST(only_models_that_a_pod_takes_are_room_for_it)
 }
 
 /* There is room in one piece, and no bind comes: another plugin refuses the nodes. */
-APP_TEST(an_offer_without_a_bind_waits_with_room)
+APP_TEST(waiting_metrics__count_an_offer_without_a_bind)
 {
     fixture_show_pod(fixture, "a", "300");
     (void)fixture_filter(fixture, "a", "n1 n2");
@@ -119,7 +119,7 @@ static void wait_for_whole_gpus(struct app_fixture *fixture, const char *pod, co
 }
 
 /* 2000 are free: 500 and two whole GPUs of the other resource are more, 500 and one are less. */
-APP_TEST(whole_gpus_are_part_of_the_sum)
+APP_TEST(waiting_metrics__add_whole_gpus_to_the_sum)
 {
     wait_for_whole_gpus(fixture, "w", "\"nvidia.com/vgpu\":\"500\",\"nvidia.com/gpu\":\"2\"");
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 0);
@@ -149,7 +149,7 @@ static void wait_greedily(struct app_fixture *fixture, uint32_t models, int numb
 }
 
 /* What tenants write makes no scrape expensive: from then on, nothing is said to have room. */
-APP_TEST(models_are_compared_within_a_budget)
+APP_TEST(waiting_metrics__compare_models_within_a_budget)
 {
     for (int i = 0; i < GREEDY_PODS; i++)
         wait_greedily(fixture, GREEDY_MODELS, i, fixture->wall_ms);
@@ -161,7 +161,7 @@ APP_TEST(models_are_compared_within_a_budget)
     assert_int_equal(shown(fixture, "milligpu_waiting_with_room_seconds"), 60);
 }
 
-APP_TEST(a_clock_that_is_set_back_makes_no_negative_wait)
+APP_TEST(waiting_metrics__show_no_negative_wait)
 {
     bind(fixture, "a", "600", "n1");
     bind(fixture, "b", "600", "n2");

@@ -67,7 +67,7 @@ static const char *waits_because(struct app_fixture *fixture, const char *pod)
 
 /* --- lists that led to no bind --- */
 
-APP_TEST(a_bind_that_we_refuse_makes_no_list_longer)
+APP_TEST(shortlist__does_not_grow_after_a_refused_bind)
 {
     const char *names = widen(fixture);
 
@@ -80,7 +80,7 @@ APP_TEST(a_bind_that_we_refuse_makes_no_list_longer)
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
 }
 
-APP_TEST(one_name_of_preemption_makes_no_list_longer)
+APP_TEST(shortlist__does_not_grow_after_a_question_about_one_node)
 {
     const char *names = widen(fixture);
 
@@ -90,7 +90,7 @@ APP_TEST(one_name_of_preemption_makes_no_list_longer)
     assert_int_equal(passed(fixture_filter(fixture, "a", names)), 8);
 }
 
-APP_TEST(one_name_of_a_reservation_makes_no_list_longer)
+APP_TEST(shortlist__does_not_grow_while_a_reservation_is_open)
 {
     const char *names = widen(fixture);
 
@@ -103,7 +103,7 @@ APP_TEST(one_name_of_a_reservation_makes_no_list_longer)
         assert_int_equal(passed(fixture_filter(fixture, "a", names)), 1);
 }
 
-APP_TEST(a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so)
+APP_TEST(shortlist__wakes_and_grows_when_no_bind_follows)
 {
     const char *names = widen(fixture);
 
@@ -118,7 +118,7 @@ APP_TEST(a_short_list_without_a_bind_wakes_the_scheduler_within_a_second_or_so)
     assert_woken(fixture, 5000, 0); /* there is no longer list */
 }
 
-APP_TEST(room_that_came_behind_an_offer_that_others_refused_wakes_the_scheduler)
+APP_TEST(wake__follows_room_that_came_behind_an_offer)
 {
     fixture_pod(fixture, "a", "300");
     fixture_grant(fixture, "fills", "900", "n1");
@@ -150,7 +150,7 @@ static int64_t wall_in_between(void *ctx)
 }
 
 /* Whether it was just judged, or its bytes were kept since the second question. */
-TEST(a_refusal_is_judged_anew_when_room_came)
+TEST(refusal__is_evaluated_again_when_room_came)
 {
     for (int asked_before = 0; asked_before <= 2; asked_before += 2) {
         struct app_fixture *fixture = fixture_new(fixture_two_nodes);
@@ -178,7 +178,7 @@ static int commit_that_fails(void *ctx, struct err *err)
                               : fixture->real_store.commit(fixture->real_store.ctx, err);
 }
 
-APP_TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken)
+APP_TEST(wake__after_lost_reservation)
 {
     fixture_pod(fixture, "a", "800");
     fixture_show_pod(fixture, "b", "800");
@@ -196,7 +196,7 @@ APP_TEST(who_was_refused_for_a_reservation_that_was_lost_is_woken)
     assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
 }
 
-APP_TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written)
+APP_TEST(wake__waits_until_the_freed_room_is_written)
 {
     fixture_pod(fixture, "b", "800");
     fixture_grant(fixture, "a", "800", "n1");
@@ -212,7 +212,7 @@ APP_TEST(room_that_came_while_the_disk_was_full_wakes_when_it_is_written)
     assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
 }
 
-APP_TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation)
+APP_TEST(wake__after_failed_binding)
 {
     fixture_pod(fixture, "a", "800");
     fixture_show_pod(fixture, "b", "800");
@@ -225,7 +225,7 @@ APP_TEST(a_binding_that_failed_wakes_who_was_refused_for_its_reservation)
     assert_string_not_equal(fixture_error(call), "");
 }
 
-APP_TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits)
+APP_TEST(wake__after_a_node_grew_or_came)
 {
     fixture_show_pod(fixture, "b", "2000");
     assert_says(fixture_filter(fixture, "b", "n1 n2"), "Nodes");
@@ -242,7 +242,7 @@ APP_TEST(a_node_that_grows_and_a_node_that_comes_wake_who_waits)
 
 /* --- a wait ends with its pod --- */
 
-APP_TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait)
+APP_TEST(waiting__ends_for_a_pod_deleted_before_its_refusal)
 {
     CLEANUP(strbuf_done) struct strbuf object;
 
@@ -256,7 +256,7 @@ APP_TEST(a_pod_that_is_gone_before_its_refusal_is_recorded_does_not_wait)
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
 }
 
-APP_TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list)
+APP_TEST(waiting__ends_by_the_list_for_a_pod_the_watch_never_showed)
 {
     fixture_grant(fixture, "a", "800", "n1");
     fixture_pod(fixture, "b", "800"); /* the watch never shows it */
@@ -268,7 +268,7 @@ APP_TEST(who_came_and_went_in_a_gap_of_the_watch_is_forgotten_by_the_list)
     assert_int_equal(hints_waiting(fixture->app.hints), 0);
 }
 
-APP_TEST(a_uid_that_never_was_is_forgotten_in_the_end)
+APP_TEST(waiting__ends_in_time_for_an_unknown_uid)
 {
     CLEANUP(strbuf_done) struct strbuf object;
 
@@ -288,7 +288,7 @@ APP_TEST(a_uid_that_never_was_is_forgotten_in_the_end)
 
 /* --- whole GPUs of the other resource --- */
 
-APP_TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more)
+APP_TEST(wake__whole_gpu_pod_when_the_last_share_is_gone)
 {
     fixture_pod(fixture, "a", "300");
     fixture_pod(fixture, "b", "300");
@@ -307,7 +307,7 @@ APP_TEST(a_pod_with_whole_gpus_is_woken_when_the_node_has_no_shares_any_more)
 }
 
 /* Shares on a GPU that accepts no more of them still block whole GPUs. */
-APP_TEST(it_is_woken_though_the_gpu_that_was_left_is_missing)
+APP_TEST(wake__whole_gpu_pod_when_last_share_gpu_is_absent)
 {
     fixture_pod(fixture, "a", "300");
     fixture_pod_of(fixture, "w", "\"nvidia.com/gpu\":\"1\"", NULL, NULL);
@@ -323,7 +323,7 @@ APP_TEST(it_is_woken_though_the_gpu_that_was_left_is_missing)
 
 /* --- what else frees capacity --- */
 
-APP_TEST(becoming_ready_wakes_the_scheduler_by_a_node_too)
+APP_TEST(wake__by_a_node_when_the_daemon_becomes_ready)
 {
     struct outbox_stats stats;
 
@@ -335,7 +335,7 @@ APP_TEST(becoming_ready_wakes_the_scheduler_by_a_node_too)
     assert_int_equal(stats.wake_ups + stats.wake_failures, 1);
 }
 
-APP_TEST(a_gpu_that_the_last_pod_of_another_node_let_go_of_is_granted_at_once)
+APP_TEST(wake__after_the_last_pod_on_the_former_node_of_a_gpu)
 {
     fixture_node_with(fixture, "old", "GPU-1");
     fixture_pod(fixture, "b", "300");
@@ -365,7 +365,7 @@ static void say_condition(struct app_fixture *fixture, const char *pod, int numb
 }
 
 /* kube-scheduler writes it after each attempt: if that woke it, there would be no end. */
-APP_TEST(a_condition__that_changes_wakes_nobody)
+APP_TEST(pod_condition__wakes_no_pod)
 {
     struct pod_record *record;
 

@@ -33,7 +33,7 @@ static size_t reservations(struct app_fixture *fixture)
     return snapshot->opens;
 }
 
-FIXTURE_TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_out)
+FIXTURE_TEST(whole_gpu__is_held_on_disk_before_its_binding_is_sent)
 {
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_show_pod(fixture, "a", "100");
@@ -55,7 +55,7 @@ FIXTURE_TEST(a_whole_gpu_is_held_on_disk_and_in_sight_before_its_binding_goes_ou
     assert_int_equal(held(fixture), 0);
 }
 
-FIXTURE_TEST(of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound)
+FIXTURE_TEST(whole_gpu__excludes_a_share_in_one_batch)
 {
     for (int first = 0; first < 2; first++) {
         fixture_pod(fixture, "a", "100");
@@ -76,7 +76,7 @@ FIXTURE_TEST(of_a_share_and_a_whole_gpu_that_both_passed_filter_one_is_bound)
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-FIXTURE_TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node)
+FIXTURE_TEST(whole_gpu__stays_held_on_its_node_while_in_doubt)
 {
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_show_pod(fixture, "a", "100");
@@ -97,7 +97,7 @@ FIXTURE_TEST(a_whole_gpu_whose_binding_is_in_doubt_stays_held_on_its_node)
     assert_int_equal(reservations(fixture), 0);
 }
 
-FIXTURE_TEST(a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held)
+FIXTURE_TEST(whole_gpu__is_freed_when_its_binding_is_refused)
 {
     fixture_pod_of(fixture, "w", ONE_WHOLE, NULL, NULL);
     fixture_run(fixture);
@@ -111,7 +111,7 @@ FIXTURE_TEST(a_binding_of_a_whole_gpu_that_cannot_be_leaves_nothing_held)
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-FIXTURE_TEST(a_pod_of_both_resources_holds_both_whoever_bound_it)
+FIXTURE_TEST(both_resources__are_held_whoever_bound_the_pod)
 {
     for (int bound = 0; bound < 2; bound++) {
         fixture_pod_of(fixture, "b", BOTH, NULL, bound > 0 ? "n1" : NULL);
@@ -129,7 +129,7 @@ FIXTURE_TEST(a_pod_of_both_resources_holds_both_whoever_bound_it)
     }
 }
 
-FIXTURE_TEST(a_pod_of_both_resources_is_not_offered_nodes_with_shares)
+FIXTURE_TEST(both_resources__are_not_offered_nodes_with_shares)
 {
     fixture_pod(fixture, "a", "100");
     fixture_pod_of(fixture, "b", BOTH, NULL, NULL);
@@ -140,7 +140,7 @@ FIXTURE_TEST(a_pod_of_both_resources_is_not_offered_nodes_with_shares)
     assert_says(fixture_bind(fixture, "b", "n1"), "mixed");
 }
 
-FIXTURE_TEST(the_journal_and_the_file_tell_of_a_whole_gpu_as_of_a_share)
+FIXTURE_TEST(whole_gpu__is_consistent_in_journal_and_file)
 {
     struct err err;
 

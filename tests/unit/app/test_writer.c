@@ -14,7 +14,7 @@
 #include "support/test.h"
 #include "support_fixture.h"
 
-APP_TEST(a_bind_ends_on_the_api_server_and_in_the_ledger)
+APP_TEST(bind__ends_on_the_api_server_and_in_the_ledger)
 {
     fixture_show_pod(fixture, "a", "300");
     assert_says(fixture_filter(fixture, "a", "n1 n2"), "\"n1\"");
@@ -25,7 +25,7 @@ APP_TEST(a_bind_ends_on_the_api_server_and_in_the_ledger)
     assert_int_equal(fixture->bindings, 1);
 }
 
-APP_TEST(a_pod_that_the_watch_has_not_shown_is_fetched)
+APP_TEST(bind__fetches_a_pod_that_the_watch_has_not_shown)
 {
     fixture_pod(fixture, "a", "300");
     struct fixture_call *call =
@@ -35,7 +35,7 @@ APP_TEST(a_pod_that_the_watch_has_not_shown_is_fetched)
     assert_string_equal(fixture_where(fixture, "a"), "n1");
 }
 
-APP_TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it)
+APP_TEST(bind__gives_the_last_room_to_one_of_two_pods)
 {
     fixture_pod(fixture, "a", "600");
     fixture_show_pod(fixture, "b", "600");
@@ -48,7 +48,7 @@ APP_TEST(two_pods_that_saw_the_same_hole_cannot_both_get_it)
     assert_string_equal(fixture_where(fixture, "b"), "");
 }
 
-APP_TEST(binds_that_come_together_are_one_commit)
+APP_TEST(bind__commits_once_for_a_batch)
 {
     for (int i = 0; i < 4; i++)
         fixture_pod(fixture, fixture_name("p", i), "200");
@@ -61,7 +61,7 @@ APP_TEST(binds_that_come_together_are_one_commit)
     assert_int_equal(fixture_reserved(fixture, "n1"), 800);
 }
 
-APP_TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes)
+APP_TEST(bind__sends_one_binding_for_two_calls)
 {
     fixture_show_pod(fixture, "a", "300");
     struct fixture_call *first = fixture_bind_begin(fixture, "a", "n1");
@@ -74,7 +74,7 @@ APP_TEST(the_same_bind_twice_at_once_is_one_binding_and_two_successes)
     assert_int_equal(fixture->bindings, 1);
 }
 
-APP_TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails)
+APP_TEST(bind__sends_and_keeps_nothing_when_the_commit_fails)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture->disk_full = true;
@@ -91,7 +91,7 @@ APP_TEST(nothing_is_sent_and_nothing_is_kept_when_the_commit_fails)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-APP_TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten)
+APP_TEST(lost_batch__is_written_when_the_disk_works_again)
 {
     fixture_grant(fixture, "a", "300", "n1");
     fixture->disk_full = true;
@@ -106,7 +106,7 @@ APP_TEST(what_the_cluster_told_while_the_disk_was_full_is_not_forgotten)
     assert_int_equal(fixture_taken(fixture, "n2"), 400);
 }
 
-APP_TEST(news_that_follows_a_lost_batch_waits_behind_it)
+APP_TEST(lost_batch__comes_before_later_events)
 {
     fixture->disk_full = true;
     fixture_bound_pod(fixture, "x", "500", "n2");
@@ -120,7 +120,7 @@ APP_TEST(news_that_follows_a_lost_batch_waits_behind_it)
 }
 
 /* More messages than one batch takes: those tried again are the oldest, and stay in front. */
-APP_TEST(a_lost_batch_is_tried_again_before_the_news_behind_it)
+APP_TEST(lost_batch__comes_before_later_events_beyond_one_batch)
 {
     fixture->disk_full = true;
     fixture_bound_pod(fixture, "x", "500", "n2");
@@ -133,7 +133,7 @@ APP_TEST(a_lost_batch_is_tried_again_before_the_news_behind_it)
     assert_int_equal(fixture_taken(fixture, "n2"), 0);
 }
 
-APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
+APP_TEST(lost_batch__of_a_list_releases_no_pod)
 {
     fixture_grant(fixture, "a", "700", "n1");
     fixture_grant(fixture, "b", "700", "n2");
@@ -152,7 +152,7 @@ APP_TEST(one_write_that_fails_in_a_list_releases_nobody)
     assert_int_equal(fixture_allocations(fixture), 2);
 }
 
-APP_TEST(readiness_returns_when_all_that_was_kept_is_written)
+APP_TEST(readiness__returns_when_the_lost_batch_is_written)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture_bound_pod(fixture, "x", "500", "n2");
@@ -166,7 +166,7 @@ APP_TEST(readiness_returns_when_all_that_was_kept_is_written)
     assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
-APP_TEST(a_contradiction_of_the_database_stops_granting)
+APP_TEST(safe_mode__begins_when_the_database_contradicts)
 {
     fixture_pod(fixture, "a", "300");
     fixture_show_pod(fixture, "b", "300");
@@ -180,7 +180,7 @@ APP_TEST(a_contradiction_of_the_database_stops_granting)
     assert_says(fixture_filter(fixture, "a", "n1"), "safe mode");
 }
 
-APP_TEST(a_lost_answer_is_never_granted_twice)
+APP_TEST(bind__is_granted_once_when_the_answer_is_lost)
 {
     fixture_show_pod(fixture, "a", "700");
     fixture->lose_answers = true;
@@ -193,7 +193,7 @@ APP_TEST(a_lost_answer_is_never_granted_twice)
     assert_int_equal(fixture_allocations(fixture), 1);
 }
 
-APP_TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits)
+APP_TEST(ended_pod__frees_its_share_and_wakes_waiting_pods)
 {
     fixture_pod(fixture, "b", "800");
     fixture_grant(fixture, "a", "800", "n1");
@@ -205,7 +205,7 @@ APP_TEST(a_pod_that_ends_gives_its_share_back_and_wakes_who_waits)
     assert_says(fixture_filter(fixture, "b", "n1"), "\"NodeNames\":[\"n1\"]");
 }
 
-APP_TEST(a_deletion_timestamp_alone_frees_nothing)
+APP_TEST(deletion_timestamp__frees_nothing)
 {
     fixture_grant(fixture, "a", "300", "n1");
     fixture_terminate_pod(fixture, "a");
@@ -213,7 +213,7 @@ APP_TEST(a_deletion_timestamp_alone_frees_nothing)
 }
 
 /* The pod is on no known GPU, and the node accepts no shares meanwhile. */
-APP_TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some)
+APP_TEST(adopted_pod__is_placed_when_its_node_shows_gpus)
 {
     fixture_node(fixture, "n3", "0");
     fixture_bound_pod(fixture, "x", "700", "n3");
@@ -234,7 +234,7 @@ APP_TEST(a_pod_bound_to_a_node_without_gpus_is_placed_when_the_node_shows_some)
     assert_string_equal(fixture_bind(fixture, "a", "n3"), "");
 }
 
-APP_TEST(after_410_a_new_list_releases_what_is_gone_and_adopts_what_is_new)
+APP_TEST(list__releases_and_adopts_after_410)
 {
     fixture_grant(fixture, "a", "300", "n1");
     /* Both changes and their events are compacted away before the watch could tell. */
@@ -284,7 +284,7 @@ static void bind_pod_a(struct app_fixture *fixture, const char *node)
 }
 
 /* The watch shows it before the Binding's time is over. */
-APP_TEST(a_bind_is_no_success_where_another_was_faster)
+APP_TEST(bind__fails_when_another_scheduler_bound_the_pod)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture->lose_requests = true;
@@ -353,7 +353,7 @@ static void show_empty_list(struct app_fixture *fixture, uint64_t version)
     fixture_run_deaf(fixture);
 }
 
-APP_TEST(a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone)
+APP_TEST(fetched_pod__stays_deleted_when_the_watch_showed_its_end)
 {
     fixture_pod(fixture, "a", "300");
     struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1"); /* so it is fetched */
@@ -365,7 +365,7 @@ APP_TEST(a_get_brings_nobody_back_whom_the_watch_has_shown_to_be_gone)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-APP_TEST(a_list_that_is_tried_again_spares_whom_it_spared)
+APP_TEST(lost_list__spares_the_same_pods_again)
 {
     fixture_grant(fixture, "b", "200", "n2");
     const uint64_t before_a = version_now(fixture);
@@ -378,7 +378,7 @@ APP_TEST(a_list_that_is_tried_again_spares_whom_it_spared)
 }
 
 /* After an outage two lists may stand in the queue one behind the other. */
-APP_TEST(two_lists_in_a_row_both_count)
+APP_TEST(list__counts_behind_another_list)
 {
     fixture_grant(fixture, "a", "300", "n1");
     begin_list(fixture);
@@ -391,7 +391,7 @@ APP_TEST(two_lists_in_a_row_both_count)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-APP_TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones)
+APP_TEST(lost_list__does_not_end_the_next_one)
 {
     fixture_grant(fixture, "a", "300", "n1");
     fixture_bound_pod(fixture, "b", "200", "n2"); /* only the list shows it */
@@ -409,7 +409,7 @@ APP_TEST(the_end_of_a_list_that_was_lost_is_not_taken_for_the_next_ones)
 }
 
 /* The pod may have ended after the GET and before a later list: then no watch will report it. */
-APP_TEST(an_old_list_says_nothing_however_often_it_comes)
+APP_TEST(old_list__releases_no_fetched_pod)
 {
     static const uint64_t old[] = {0, 1, 1};
 
@@ -491,7 +491,7 @@ static void bind_a(struct app_fixture *fixture, struct strbuf *before)
 }
 
 /* etcd was restored to a moment before the Binding: the pod cache has a later version. */
-APP_TEST(a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again)
+APP_TEST(unbound_drift__of_a_bound_pod_in_a_later_list_prevents_a_bind)
 {
     CLEANUP(strbuf_done) struct strbuf before;
 
@@ -512,7 +512,7 @@ APP_TEST(a_bound_pod_that_a_later_list_shows_unbound_is_not_bound_again)
     assert_undisputed(fixture);
 }
 
-APP_TEST(a_list_that_is_not_complete_is_no_evidence)
+APP_TEST(unbound_drift__needs_a_complete_list)
 {
     CLEANUP(strbuf_done) struct strbuf before;
 
@@ -528,7 +528,7 @@ APP_TEST(a_list_that_is_not_complete_is_no_evidence)
 }
 
 /* Every row that is bound at the start was bound before the first list. */
-APP_TEST(after_a_restart_the_first_list_is_evidence)
+APP_TEST(unbound_drift__is_found_by_the_first_list_after_a_restart)
 {
     CLEANUP(strbuf_done) struct strbuf before;
 
@@ -544,7 +544,7 @@ APP_TEST(after_a_restart_the_first_list_is_evidence)
 }
 
 /* Nothing of it was ours; the list that adopted it is no evidence against itself. */
-APP_TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound)
+APP_TEST(unbound_drift__of_an_adopted_pod_in_a_later_list)
 {
     CLEANUP(strbuf_done) struct strbuf before;
 
@@ -559,7 +559,7 @@ APP_TEST(an_adopted_pod_that_a_later_list_shows_unbound_is_not_bound)
     assert_disputed(fixture);
 }
 
-APP_TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it)
+APP_TEST(list__releases_the_pod_of_a_binding_in_flight)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture->lose_answers = true;
@@ -578,7 +578,7 @@ APP_TEST(a_list_without_the_pod_of_a_binding_on_its_way_releases_it)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-APP_TEST(a_node_that_shrinks_below_its_use_grants_nothing_more)
+APP_TEST(node__grants_nothing_when_it_shrinks_below_its_use)
 {
     fixture_pod(fixture, "b", "100");
     fixture_grant(fixture, "a", "800", "n1");
@@ -588,7 +588,7 @@ APP_TEST(a_node_that_shrinks_below_its_use_grants_nothing_more)
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
 }
 
-APP_TEST(a_node_that_goes_keeps_its_pods_until_they_go_too)
+APP_TEST(deleted_node__keeps_its_pods_until_they_end)
 {
     fixture_grant(fixture, "a", "800", "n1");
     fixture_delete_node(fixture, "n1");
@@ -599,7 +599,7 @@ APP_TEST(a_node_that_goes_keeps_its_pods_until_they_go_too)
     assert_taken(fixture, "n1", 0);
 }
 
-APP_TEST(pods_that_ask_nothing_or_0_are_told_apart)
+APP_TEST(zero_request__is_bound_without_an_allocation)
 {
     fixture_show_pod(fixture, "zero", "0");
     assert_says(fixture_filter(fixture, "zero", "n1 n2"), "\"NodeNames\":[\"n1\",\"n2\"]");
@@ -609,7 +609,7 @@ APP_TEST(pods_that_ask_nothing_or_0_are_told_apart)
 }
 
 /* It holds no share, but it can be in one place only. */
-APP_TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not)
+APP_TEST(zero_request__is_bound_to_one_node_only)
 {
     fixture_show_pod(fixture, "zero", "0");
     struct fixture_call *here = fixture_bind_begin(fixture, "zero", "n1");
@@ -619,14 +619,14 @@ APP_TEST(a_pod_that_asks_0_is_not_said_to_be_where_it_is_not)
     assert_says(fixture_error(there), "elsewhere: the pod is being bound to node n1");
 }
 
-APP_TEST(binds_for_who_is_not_there_are_refused)
+APP_TEST(bind__refuses_an_unknown_pod_and_an_unknown_node)
 {
     assert_says(fixture_bind(fixture, "nobody", "n1"), "unknown_pod");
     fixture_show_pod(fixture, "a", "300");
     assert_says(fixture_bind(fixture, "a", "nowhere"), "unknown_node");
 }
 
-APP_TEST(a_wall_clock_that_steps_back_changes_no_decision)
+APP_TEST(wall_clock__changes_no_decision_when_it_steps_back)
 {
     fixture_show_pod(fixture, "a", "300");
     fixture->wall_ms -= 3600000;
@@ -685,7 +685,7 @@ static void restart_with_history(struct app_fixture *fixture)
     go_on(fixture, 61000);
 }
 
-APP_TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history)
+APP_TEST(wall_clock__erases_no_history_when_wrong_for_two_seconds)
 {
     make_history(fixture);
     const uint64_t entries = journal_of(fixture);
@@ -701,7 +701,7 @@ APP_TEST(a_wall_clock_a_year_ahead_for_two_seconds_erases_no_history)
     assert_int_equal(journal_of(fixture), entries + 2);
 }
 
-APP_TEST(a_wrong_wall_clock_at_a_start_erases_no_history)
+APP_TEST(wall_clock__erases_no_history_when_wrong_at_a_start)
 {
     make_history(fixture);
     const uint64_t entries = journal_of(fixture);
@@ -723,7 +723,7 @@ APP_TEST(a_wrong_wall_clock_at_a_start_erases_no_history)
     assert_int_equal(history_of(fixture), 0);
 }
 
-APP_TEST(a_step_that_could_not_be_written_is_written_when_the_disk_is_well)
+APP_TEST(wall_clock__records_a_step_when_the_disk_works_again)
 {
     make_history(fixture);
     const uint64_t entries = journal_of(fixture);
@@ -738,7 +738,7 @@ APP_TEST(a_step_that_could_not_be_written_is_written_when_the_disk_is_well)
 }
 
 /* Half a day more is a step that is believed; it must not count as the hour that has to pass. */
-APP_TEST(a_wrong_clock_that_steps_again_before_a_start_erases_no_history)
+APP_TEST(wall_clock__erases_no_history_when_it_steps_again_before_a_start)
 {
     make_history(fixture);
     fixture->wall_ms += ahead_ms;
@@ -779,7 +779,7 @@ static void set_capacity(struct app_fixture *fixture, const char *milli)
     fixture_api(fixture, "PATCH", "/api/v1/nodes/n9/status", body);
 }
 
-APP_TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped)
+APP_TEST(advertised_capacity__is_written_again_when_it_is_dropped)
 {
     advertise_four(fixture);
     assert_true(shows_capacity(fixture, "4000"));
@@ -791,7 +791,7 @@ APP_TEST(advertised_capacity_is_written_and_written_again_when_it_is_dropped)
 }
 
 /* If it were lower when kubelet restarts, kubelet would end pods until the rest fits. */
-APP_TEST(advertised_capacity_is_never_below_what_runs_there)
+APP_TEST(advertised_capacity__is_never_below_the_running_pods)
 {
     advertise_four(fixture);
     fixture_grant(fixture, "a", "2000", "n9");
@@ -821,7 +821,7 @@ static void lose_ledger_beside_a_grant(struct app_fixture *fixture)
     fixture_run(fixture);
 }
 
-APP_TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way)
+APP_TEST(new_ledger__waits_for_bindings_in_flight_and_then_for_a_list)
 {
     const char *why = NULL;
 
@@ -851,7 +851,7 @@ APP_TEST(a_new_ledger_beside_grants_waits_for_what_may_be_on_its_way)
 }
 
 /* Such a list shows the pods as they were when it began. */
-APP_TEST(a_list_on_its_way_when_the_wait_ends_does_not_end_it)
+APP_TEST(new_ledger__does_not_accept_a_list_begun_before_its_wait_ended)
 {
     lose_ledger_beside_a_grant(fixture);
     fixture_pass(fixture, 85000);
@@ -881,7 +881,7 @@ static enum store_owner owner_of(struct app_fixture *fixture)
     return owner;
 }
 
-APP_TEST(who_ends_within_the_wait_waits_again)
+APP_TEST(new_ledger__waits_again_after_a_restart)
 {
     lose_ledger_beside_a_grant(fixture);
     fixture_pass(fixture, 60000);
@@ -895,7 +895,7 @@ APP_TEST(who_ends_within_the_wait_waits_again)
 }
 
 /* It knows its pods, but not the Bindings that were sent after it was made. */
-APP_TEST(a_restored_backup_waits_like_a_new_ledger)
+APP_TEST(restored_backup__waits_like_a_new_ledger)
 {
     const char *why = NULL;
     struct err err;
@@ -923,7 +923,7 @@ APP_TEST(a_restored_backup_waits_like_a_new_ledger)
 }
 
 /* The pods it granted to are gone, but one whose Binding is still on its way would not be seen. */
-APP_TEST(a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object)
+APP_TEST(new_ledger__waits_when_the_wake_up_object_existed)
 {
     fixture->app.grace.grace_ms = 90000;
     atomic_store(&fixture->app.grace.wake_object_existed, true);
@@ -936,7 +936,7 @@ APP_TEST(a_new_ledger_waits_where_another_milligpud_created_the_wake_up_object)
     assert_int_equal(fixture_taken(fixture, "n1"), 700);
 }
 
-APP_TEST(a_ledger_that_cannot_be_claimed_grants_nothing)
+APP_TEST(new_ledger__grants_nothing_while_it_cannot_be_claimed)
 {
     struct err err;
 
@@ -955,7 +955,7 @@ APP_TEST(a_ledger_that_cannot_be_claimed_grants_nothing)
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
 
-APP_TEST(a_new_ledger_in_a_new_cluster_is_ready_at_once)
+APP_TEST(new_ledger__is_ready_at_once_in_a_new_cluster)
 {
     fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: nobody granted it */
     fixture_show_pod(fixture, "a", "300");
@@ -984,7 +984,7 @@ static void assert_honest_goes_on(struct app_fixture *fixture, const char *on_co
     assert_string_equal(fixture_bind(fixture, on_honest, "z-honest"), "");
 }
 
-APP_TEST(who_showed_a_uuid_first_goes_on)
+APP_TEST(gpu_owner__is_the_node_that_showed_the_uuid_first)
 {
     show_a_copier(fixture);
     assert_honest_goes_on(fixture, "c1", "h1");
@@ -1003,7 +1003,7 @@ APP_TEST(who_showed_a_uuid_first_goes_on)
     assert_honest_goes_on(fixture, "c4", "h4");
 }
 
-APP_TEST(where_a_ledger_begins_anew_the_older_node_goes_on)
+APP_TEST(gpu_owner__is_the_older_node_in_a_new_ledger)
 {
     show_a_copier(fixture);
     fixture_lose_ledger(fixture);
@@ -1029,7 +1029,7 @@ APP_TEST(where_a_ledger_begins_anew_the_older_node_goes_on)
 /*
  * The previous milligpud took a GPU for the copier's own while nothing was known of the other node.
  */
-APP_TEST(where_a_ledger_begins_anew_who_holds_a_gpu_goes_on)
+APP_TEST(gpu_owner__is_the_node_with_pods_in_a_new_ledger)
 {
     show_a_copier(fixture);
     fixture_node_with(fixture, "z-honest", "");
@@ -1079,7 +1079,7 @@ static void try_to_load(void *arg)
     must(writer_load(fixture->parts.writer, &err) == 0);
 }
 
-APP_TEST(only_the_thread_of_the_first_step_may_touch_the_ledger)
+APP_TEST(writer__aborts_on_use_from_another_thread)
 {
     (void)writer_step(fixture->parts.writer, 0);
     assert_true(other_thread_aborts(try_to_step, fixture));

@@ -86,7 +86,7 @@ static int be_readable_again(void)
     return shut(prctl(PR_SET_DUMPABLE, 1));
 }
 
-TEST(what_nobody_needs_here_is_not_there)
+TEST(sandbox__blocks_unneeded_system_calls)
 {
     if (!SANDBOX_BUILT)
         skip();
@@ -135,7 +135,7 @@ static int die_of_a_bug(void)
     abort();
 }
 
-TEST(what_the_daemon_does_is)
+TEST(sandbox__allows_the_calls_of_the_daemon)
 {
     assert_int_equal(tried(start_a_thread), 0);
     assert_int_equal(tried(listen_and_call), 0);
@@ -153,7 +153,7 @@ static void *wait_and_execute(void *user)
     _exit(execute());
 }
 
-TEST(threads_that_run_already_are_shut_in_too)
+TEST(sandbox__covers_running_threads)
 {
     if (!SANDBOX_BUILT)
         skip();
@@ -172,7 +172,7 @@ TEST(threads_that_run_already_are_shut_in_too)
     assert_int_equal(WEXITSTATUS(status), SHUT);
 }
 
-TEST(memory_is_kept_from_others_of_the_same_user)
+TEST(sandbox__makes_memory_unreadable_for_the_same_user)
 {
     if (!SANDBOX_BUILT)
         skip();

@@ -48,7 +48,7 @@ static int end(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, begin, end)
 
-FIXTURE_TEST(what_is_read_is_written_again)
+FIXTURE_TEST(json__is_written_as_it_was_read)
 {
     static const char text[] =
         "{\"a\":[1,-2.50,1e9,true,false,null,\"x\\\"\\n\"],\"b\":{},\"c\":[],\"\":\"\"}";
@@ -57,7 +57,7 @@ FIXTURE_TEST(what_is_read_is_written_again)
     assert_json(json("\"\""), "\"\"");
 }
 
-FIXTURE_TEST(pretty_json_has_a_line_for_each_member)
+FIXTURE_TEST(json__has_one_line_per_member_when_pretty)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     strbuf_init(&out);
@@ -66,7 +66,7 @@ FIXTURE_TEST(pretty_json_has_a_line_for_each_member)
                                   "  \"c\": [],\n  \"d\": {}\n}\n");
 }
 
-FIXTURE_TEST(broken_json_names_the_place)
+FIXTURE_TEST(json_error__names_the_document)
 {
     static const char *const bad[] = {"",      "{",          "[1,]",     "{\"a\"}", "nul",
                                       "1 2",   "{\"a\":1,}", "\"\xff\"", "'a'",     "[1",
@@ -79,7 +79,7 @@ FIXTURE_TEST(broken_json_names_the_place)
     }
 }
 
-FIXTURE_TEST(deep_nesting_is_refused_in_both_notations)
+FIXTURE_TEST(nesting__is_limited_in_json_and_yaml)
 {
     char text[100001];
     struct document *value;
@@ -90,7 +90,7 @@ FIXTURE_TEST(deep_nesting_is_refused_in_both_notations)
     assert_true(document_parse_yaml(text_of(text), &arena, &value, &err) < 0);
 }
 
-FIXTURE_TEST(what_is_not_there_is_empty)
+FIXTURE_TEST(document__reads_missing_members_as_empty)
 {
     const struct document *value =
         json("{\"a\":{\"b\":\"x\",\"n\":7,\"t\":true,\"z\":null},\"x.y\":1}");
@@ -108,7 +108,7 @@ FIXTURE_TEST(what_is_not_there_is_empty)
     assert_non_null(document_get(value, "x.y"));
 }
 
-FIXTURE_TEST(an_object_is_changed_in_place)
+FIXTURE_TEST(object__is_changed_in_place)
 {
     struct document *value = json("{\"a\":1,\"b\":2,\"c\":3}");
     document_set_str(&arena, value, "b", "two");
@@ -122,7 +122,7 @@ FIXTURE_TEST(an_object_is_changed_in_place)
     assert_json(value, "{\"d\":\"\"}");
 }
 
-FIXTURE_TEST(yaml_documents_become_an_array)
+FIXTURE_TEST(yaml__becomes_an_array_of_documents)
 {
     assert_json(yaml("a: 1\n---\n- x\n- {y: [2]}\n---\n"), "[{\"a\":1},[\"x\",{\"y\":[2]}],null]");
     assert_json(yaml(""), "[]");
@@ -131,7 +131,7 @@ FIXTURE_TEST(yaml_documents_become_an_array)
 }
 
 /* As in go-yaml v2, with which kubectl reads (sigs.k8s.io/yaml: goyaml.v2/resolve.go). */
-FIXTURE_TEST(yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl)
+FIXTURE_TEST(yaml__reads_bools_and_nulls_as_kubectl_does)
 {
     static const struct {
         const char *words;
@@ -156,7 +156,7 @@ FIXTURE_TEST(yaml_words_are_the_bools_and_nulls_that_they_are_to_kubectl)
         assert_json(yaml(cases[i].words)->first, cases[i].json);
 }
 
-FIXTURE_TEST(a_number_of_yaml_is_what_is_one_in_json_too)
+FIXTURE_TEST(yaml__reads_json_numbers_only_as_numbers)
 {
     assert_json(yaml("[300, -1.5e3, 007, 0x1f, 1., .5, 1_000, +1, '', \"1\", 300m]"),
                 "[[300,-1.5e3,\"007\",\"0x1f\",\"1.\",\".5\",\"1_000\",\"+1\",\"\",\"1\","
@@ -164,7 +164,7 @@ FIXTURE_TEST(a_number_of_yaml_is_what_is_one_in_json_too)
     assert_json(yaml("a:\nb: |\n  x\n  y\n"), "[{\"a\":null,\"b\":\"x\\ny\\n\"}]");
 }
 
-FIXTURE_TEST(broken_yaml_names_its_line)
+FIXTURE_TEST(yaml_error__names_the_line)
 {
     static const struct {
         const char *text;
@@ -184,7 +184,7 @@ FIXTURE_TEST(broken_yaml_names_its_line)
     }
 }
 
-FIXTURE_TEST(a_fault_of_yaml_has_a_kind_and_a_place)
+FIXTURE_TEST(yaml_fault__has_a_kind_and_a_place)
 {
     static const struct {
         const char *text;
@@ -215,7 +215,7 @@ FIXTURE_TEST(a_fault_of_yaml_has_a_kind_and_a_place)
     }
 }
 
-FIXTURE_TEST(a_document_knows_where_it_begins_and_a_bool_its_word)
+FIXTURE_TEST(yaml__keeps_the_place_of_documents_and_the_word_of_bools)
 {
     const struct document *documents = yaml("# a comment\na: off\n---\n\nb: true\n");
     assert_int_equal(documents->first->key_at.line, 2);
@@ -252,7 +252,7 @@ static void assert_places(const struct document *root)
     assert_int_equal(c->first->at.column, 1);
 }
 
-FIXTURE_TEST(a_value_and_its_key_know_their_places)
+FIXTURE_TEST(mark__is_the_place_of_a_value_and_its_key)
 {
     static const char text[] = "{\"a\": 1,\n  \"b\": [\"x\xc3\xa4\", 2, {\"c\":\n4}]}\n";
     struct document *yaml_root = yaml(text)->first;
@@ -262,14 +262,14 @@ FIXTURE_TEST(a_value_and_its_key_know_their_places)
     assert_int_equal(json("{\"\\u0061\": 1,  \"\\u0062\": 2}")->last->key_at.column, 16);
 }
 
-FIXTURE_TEST(a_file_is_json_if_it_begins_with_a_brace)
+FIXTURE_TEST(file__is_json_if_it_begins_with_a_brace)
 {
     assert_json(file(" \n{\"a\": \"\\ud83d\\ude00\"}"), "[{\"a\":\"\xf0\x9f\x98\x80\"}]");
     assert_json(file("a: 1\n---\nb: 2\n"), "[{\"a\":1},{\"b\":2}]");
     assert_json(file(""), "[]");
 }
 
-FIXTURE_TEST(a_broken_file_names_its_place)
+FIXTURE_TEST(file_error__names_the_place)
 {
     static const struct {
         const char *text;
@@ -289,7 +289,7 @@ FIXTURE_TEST(a_broken_file_names_its_place)
     }
 }
 
-FIXTURE_TEST(a_path_leads_to_a_value)
+FIXTURE_TEST(path__leads_to_a_value)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct document *root = json("{\"a\": [1, {\"b\": {\"c\": 1}}], \"d\": 2}");
@@ -307,7 +307,7 @@ FIXTURE_TEST(a_path_leads_to_a_value)
     assert_string_equal(out.data, "[\"a.b/c\"][\"\"][\"a.b/c\"].d_E-1");
 }
 
-FIXTURE_TEST(yaml_that_is_written_reads_back_the_same)
+FIXTURE_TEST(yaml__reads_back_what_was_written)
 {
     static const char text[] =
         "{\"a\":[\"true\",\"300\",\"~\",\"\",\"null\",\"yes\",\"2026-01-02T03:04:05Z\",\" x \","
@@ -322,7 +322,7 @@ FIXTURE_TEST(yaml_that_is_written_reads_back_the_same)
     assert_non_null(strstr(out.data, "\"yes\""));
 }
 
-FIXTURE_TEST(odd_text_is_shown_and_written_escaped_and_stays_what_it_was)
+FIXTURE_TEST(control_characters__are_escaped_and_kept)
 {
     static const char text[] = "{\"a\":\"\\u001b[31m\\u202e\xc3\xa4\"}";
     const struct document *value = json(text);
@@ -339,14 +339,14 @@ FIXTURE_TEST(odd_text_is_shown_and_written_escaped_and_stays_what_it_was)
     assert_json(yaml(out.data)->first, text);
 }
 
-FIXTURE_TEST(a_nul_is_shown_and_no_string_of_c)
+FIXTURE_TEST(nul__is_shown_but_not_a_c_string)
 {
     const struct document *value = json("{\"a\":\"x\\u0000y\"}");
     assert_string_equal(document_shown(value, "a"), "x\\u0000y");
     assert_string_equal(document_str(value, "a"), "");
 }
 
-FIXTURE_TEST(numbers_are_whole_and_saturate)
+FIXTURE_TEST(int__truncates_and_saturates)
 {
     const struct document *value = json("{\"a\":-2.9,\"b\":99999999999999999999,\"c\":7}");
     assert_int_equal(document_int(value, "a"), -2);
@@ -355,7 +355,7 @@ FIXTURE_TEST(numbers_are_whole_and_saturate)
 }
 
 /* Such as a file name that one of our answers quotes. */
-FIXTURE_TEST(what_is_no_utf8_is_written_replaced)
+FIXTURE_TEST(invalid_utf8__is_replaced_when_written)
 {
     struct document *value = document_new(&arena, DOCUMENT_OBJECT);
     CLEANUP(strbuf_done) struct strbuf out;

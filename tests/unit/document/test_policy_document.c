@@ -92,7 +92,7 @@ static bool is_said(struct example *example)
     return false;
 }
 
-TEST(each_example_says_what_is_written)
+TEST(policy_document__reports_what_the_examples_say)
 {
     const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
     struct example example = {0};
@@ -151,7 +151,7 @@ static struct reading reading_of(const char *document)
     return reading;
 }
 
-TEST(a_document_that_says_little_is_bare)
+TEST(policy_document__has_defaults)
 {
     CLEANUP(done) struct reading reading = reading_of(HEAD);
     const struct rulebook *book = reading.book;
@@ -163,7 +163,7 @@ TEST(a_document_that_says_little_is_bare)
     assert_int_equal(book->prices + book->shapes + book->rules + book->zones, 0);
 }
 
-TEST(the_digest_is_that_of_the_bytes)
+TEST(policy_document__has_the_digest_of_its_bytes)
 {
     CLEANUP(done) struct reading one = reading_of(HEAD);
     CLEANUP(done) struct reading same = reading_of(HEAD);
@@ -172,7 +172,7 @@ TEST(the_digest_is_that_of_the_bytes)
     assert_string_not_equal(one.book->digest, other.book->digest);
 }
 
-TEST(what_is_about_the_document_is_read)
+TEST(policy_document__reads_the_keys_of_the_document)
 {
     CLEANUP(done)
     struct reading reading =
@@ -221,7 +221,7 @@ static const char rules[] = HEAD
     "  - {when: Sat 00:00-24:00 Europe/Berlin, sizes: 3 equal, topology: numa, memory: filter}\n"
     "  - {when: Sun, min: 5}\n";
 
-TEST(each_key_of_a_rule_is_read)
+TEST(policy_document__reads_the_keys_of_a_rule)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
     const struct rule *rule = &reading.book->rule[0];
@@ -249,7 +249,7 @@ TEST(each_key_of_a_rule_is_read)
     assert_int_equal(rule->topology, TOPOLOGY_NVLINK);
 }
 
-TEST(what_a_rule_does_not_say_is_unsaid)
+TEST(rule__has_defaults)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
     const struct rule *rule = &reading.book->rule[1];
@@ -265,7 +265,7 @@ TEST(what_a_rule_does_not_say_is_unsaid)
     assert_null(rule[1].label);
 }
 
-TEST(each_zone_is_loaded_once)
+TEST(zone__is_loaded_once)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
     assert_int_equal(reading.book->zones, 2);
@@ -287,7 +287,7 @@ static void refuses(struct text bytes, const char *says)
     assert_null(book);
 }
 
-TEST(odd_bytes_are_refused)
+TEST(policy_document__refuses_invalid_bytes)
 {
     static const char nul[] = HEAD "rules: [{name: a\0b, min: 5}]\n";
     refuses(TEXT(""), "x:1:1: is empty; a policy document begins with "
@@ -299,7 +299,7 @@ TEST(odd_bytes_are_refused)
     refuses(TEXT("{\"a\":"), "x:1:6: JSON.a: expected a value, found the end at byte 5");
 }
 
-TEST(a_document_of_more_than_a_mebibyte_is_refused)
+TEST(policy_document__refuses_more_than_a_mebibyte)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;
     struct reading reading;
@@ -314,7 +314,7 @@ TEST(a_document_of_more_than_a_mebibyte_is_refused)
             "x:1:1: is larger than 1 MiB; is it a policy document?");
 }
 
-TEST(a_deep_document_is_refused)
+TEST(policy_document__refuses_deep_nesting)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;
     strbuf_init(&bytes);
@@ -342,7 +342,7 @@ static struct reading chosen(const char *word)
     return chosen_by(&edges, word);
 }
 
-TEST(the_name_of_a_policy_is_an_empty_rulebook_of_it)
+TEST(policy_choice__of_a_name_is_an_empty_rulebook)
 {
     for (size_t i = 0; i < POLICIES; i++) {
         const char *name = policy_name((enum policy_kind)i);
@@ -355,7 +355,7 @@ TEST(the_name_of_a_policy_is_an_empty_rulebook_of_it)
     }
 }
 
-TEST(a_baseline_is_read_as_what_milligpud_takes_for_it)
+TEST(policy_choice__replaces_a_baseline)
 {
     CLEANUP(done) struct reading fgd = chosen("fgd");
     assert_int_equal(fgd.book->policy, POLICY_ROLLOUT);
@@ -372,7 +372,7 @@ TEST(a_baseline_is_read_as_what_milligpud_takes_for_it)
     assert_string_equal(rollout.warnings.data, "");
 }
 
-TEST(a_document_of_simulate_may_name_a_baseline)
+TEST(simulate__may_name_a_baseline)
 {
     struct reading reading = {0};
     struct err err;
@@ -387,7 +387,7 @@ TEST(a_document_of_simulate_may_name_a_baseline)
     done(&reading);
 }
 
-TEST(the_ready_policies_are_fine)
+TEST(built_in_policies__are_valid)
 {
     struct policy_ready ready;
     size_t count = 0;
@@ -405,7 +405,7 @@ TEST(the_ready_policies_are_fine)
     assert_null(policy_document_find(TEXT("mix")));
 }
 
-TEST(a_path_is_read)
+TEST(policy_choice__reads_a_path)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;
     struct rulebook *book = NULL;
@@ -427,7 +427,7 @@ TEST(a_path_is_read)
     assert_int_equal(policy_choose(path, &edges, &book, &warnings, &err), -ERR_NOT_FOUND);
 }
 
-TEST(what_a_file_contained_is_read_like_the_file)
+TEST(policy_choice__reads_kept_bytes_like_the_file)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;
     const struct text good = TEXT(HEAD "seed: 9\n");
@@ -446,7 +446,7 @@ TEST(what_a_file_contained_is_read_like_the_file)
     assert_null(book);
 }
 
-TEST(a_path_has_a_slash_or_a_known_end)
+TEST(policy_path__has_a_slash_or_a_known_suffix)
 {
     assert_true(policy_is_path("./mixed"));
     assert_true(policy_is_path("a.yaml"));
@@ -458,7 +458,7 @@ TEST(a_path_has_a_slash_or_a_known_end)
     assert_false(policy_is_path(""));
 }
 
-TEST(an_unknown_word_is_refused_with_those_that_are_known)
+TEST(policy_choice__lists_the_known_names_for_an_unknown_one)
 {
     CLEANUP(strbuf_done) struct strbuf warnings;
     struct rulebook *book = NULL;

@@ -60,7 +60,7 @@ static void write_list(struct strbuf *out)
     strbuf_text(out, text_of(end));
 }
 
-TEST(every_list_is_that_of_the_table)
+TEST(policy_lists__equal_the_table)
 {
     static const struct list lists[] = {
         {"policy/policy.schema.json", "\"policy\": {\"enum\": [", "\"", "]", true},

@@ -55,7 +55,7 @@ static void check_samples(const struct sample *sample, size_t samples)
     }
 }
 
-FIXTURE_TEST(lines_of_a_block_mapping_come_and_go)
+FIXTURE_TEST(rewrite__adds_and_removes_lines_of_a_block_mapping)
 {
     static const struct sample samples[] = {
         /* new members stand where the first removed one stood */
@@ -96,7 +96,7 @@ FIXTURE_TEST(lines_of_a_block_mapping_come_and_go)
     check_samples(samples, ARRAY_LEN(samples));
 }
 
-FIXTURE_TEST(a_flow_mapping_is_written_anew)
+FIXTURE_TEST(rewrite__rewrites_a_flow_mapping)
 {
     static const struct sample samples[] = {
         {"limits: {cpu: 1, old/one: 2, 'x': \"y\"} # c\n",
@@ -118,7 +118,7 @@ FIXTURE_TEST(a_flow_mapping_is_written_anew)
     check_samples(samples, ARRAY_LEN(samples));
 }
 
-FIXTURE_TEST(what_cannot_be_changed_in_place_is_refused)
+FIXTURE_TEST(rewrite__refuses_values_it_cannot_change_in_place)
 {
     static const struct sample samples[] = {
         {"a: \"x\\ty\"\n", "{\"a\":1}", NULL},                     /* an escape */
@@ -135,7 +135,7 @@ FIXTURE_TEST(what_cannot_be_changed_in_place_is_refused)
 }
 
 /* The first key of an item stands behind its dash. */
-FIXTURE_TEST(the_first_line_of_an_item_is_not_removed)
+FIXTURE_TEST(rewrite__keeps_the_first_line_of_an_item)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct document *before;
@@ -159,7 +159,7 @@ FIXTURE_TEST(the_first_line_of_an_item_is_not_removed)
 }
 
 /* A column is found by walking to it: far out, the whole document is cheaper. */
-FIXTURE_TEST(a_line_without_end_is_refused)
+FIXTURE_TEST(rewrite__refuses_very_long_lines)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
@@ -173,7 +173,7 @@ FIXTURE_TEST(a_line_without_end_is_refused)
 }
 
 /* 10 MiB of keys, all the same: linear, or this test would not end. */
-FIXTURE_TEST(many_keys_cost_linear_time)
+FIXTURE_TEST(rewrite__is_linear_in_the_number_of_keys)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 

@@ -34,7 +34,7 @@ static void refused(const char *name, enum err_code code, const char *why)
     assert_int_equal(err.code, code);
 }
 
-TEST(an_installed_zone_is_loaded_by_its_name)
+TEST(zone__is_loaded_by_its_installed_name)
 {
     struct zone *zone = NULL;
     struct err err;
@@ -45,14 +45,14 @@ TEST(an_installed_zone_is_loaded_by_its_name)
     zone_free(zone);
 }
 
-TEST(the_environment_does_not_choose_the_folder)
+TEST(zone__ignores_tzdir)
 {
     (void)setenv("TZDIR", folder, 1); /* NOLINT(concurrency-mt-unsafe) */
-    an_installed_zone_is_loaded_by_its_name(state);
+    zone__is_loaded_by_its_installed_name(state);
     (void)unsetenv("TZDIR"); /* NOLINT(concurrency-mt-unsafe) */
 }
 
-TEST(utc_needs_no_tzdata)
+TEST(utc__needs_no_tzdata)
 {
     struct zone *zone = NULL;
     struct err err;
@@ -61,7 +61,7 @@ TEST(utc_needs_no_tzdata)
     zone_free(zone);
 }
 
-TEST(what_is_not_a_zone_is_refused)
+TEST(zone__refuses_paths_and_unknown_names)
 {
     refused("../../../etc/passwd", ERR_INVALID,
             "\"../../../etc/passwd\" is not a time zone: write a name like Europe/Berlin, or UTC");
@@ -77,7 +77,7 @@ TEST(what_is_not_a_zone_is_refused)
             "Europe/Berlin");
 }
 
-TEST(without_tzdata_the_hint_says_so)
+TEST(zone__suggests_to_install_tzdata)
 {
     struct zone *zone = NULL;
     struct err err;
@@ -95,7 +95,7 @@ static void write_file(const char *path, size_t bytes)
     assert_int_equal(fclose(file), 0);
 }
 
-TEST(a_broken_file_is_refused_with_the_name_of_the_zone)
+TEST(zone__refuses_a_broken_file_with_its_name)
 {
     struct zone *zone = NULL;
     struct err err;

@@ -32,7 +32,7 @@ static void shows_namespaces(const struct core_fixture *core, const char *lines)
     assert_string_equal(strchr(type, '\n') + 1, lines);
 }
 
-CORE_TEST(charges_are_added_up_by_namespace)
+CORE_TEST(namespace_metrics__add_up_charges)
 {
     shows_namespaces(core, "milligpu_namespace_milli{namespace=\"other\"} 0\n");
     (void)core_node(core, "n1", gpus, 2);
@@ -49,7 +49,7 @@ CORE_TEST(charges_are_added_up_by_namespace)
 }
 
 /* 102 namespaces: those that hold least are one series, and so is a namespace of its name. */
-CORE_TEST(the_rest_is_one_series)
+CORE_TEST(namespace_metrics__have_one_series_for_the_rest)
 {
     CLEANUP(strbuf_done) struct strbuf lines;
     struct core_gpu many[16];
@@ -91,7 +91,7 @@ static void shows_nodes(const struct core_fixture *core, const char *lines)
 }
 
 /* Held, free and closed of each node; what closes nothing has no series. */
-CORE_TEST(each_node_has_what_is_held_free_and_closed)
+CORE_TEST(node_metrics__show_held_free_and_closed)
 {
     const struct core_gpu three[] = {{.id = "GPU-4", .mib = 81920, .sick = true},
                                      {.id = "GPU-5", .index = 1, .mib = 81920, .cordoned = true},
@@ -113,7 +113,7 @@ CORE_TEST(each_node_has_what_is_held_free_and_closed)
                       "milligpu_node_closed_milli{reason=\"cordoned\",node=\"n2\"} 1000\n");
 }
 
-CORE_TEST(before_the_first_list_no_node_is_known)
+CORE_TEST(node_metrics__are_empty_before_the_first_list)
 {
     struct app app = {.view = view_new()};
     CLEANUP(strbuf_done) struct strbuf page;

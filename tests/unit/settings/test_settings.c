@@ -113,7 +113,7 @@ static int forget(void **state)
 
 /* --- tests --- */
 
-FIXTURE_TEST(nothing_said_means_the_defaults)
+FIXTURE_TEST(settings__have_defaults)
 {
     loads("");
     const struct settings *is = settings_get(set);
@@ -130,7 +130,7 @@ FIXTURE_TEST(nothing_said_means_the_defaults)
     assert_int_equal(load_all(ARGS(), NULL), 0);
 }
 
-FIXTURE_TEST(every_form_of_a_flag_is_taken)
+FIXTURE_TEST(flags__have_several_forms)
 {
     loads("--webhook-threads 8 --shortlist=0 --advertise --no-events --wake=off "
           "--inventory-from-labels=false --insecure-webhooks=true --context= --namespace gpu "
@@ -154,7 +154,7 @@ FIXTURE_TEST(every_form_of_a_flag_is_taken)
     assert_false(settings_get(set)->advertise);
 }
 
-FIXTURE_TEST(later_sources_win)
+FIXTURE_TEST(settings__prefer_later_sources)
 {
     char line[200];
     write_file("# comment\nshortlist: 1\nwebhook_threads: 1\nretention_days: 1\n");
@@ -178,7 +178,7 @@ FIXTURE_TEST(later_sources_win)
     assert_int_equal(settings_get(set)->shortlist, 1);
 }
 
-FIXTURE_TEST(actions_are_found_among_the_flags)
+FIXTURE_TEST(actions__are_found_among_the_flags)
 {
     loads("--check-config");
     assert_int_equal(action, SETTINGS_CHECK);
@@ -194,7 +194,7 @@ FIXTURE_TEST(actions_are_found_among_the_flags)
     assert_int_equal(action, SETTINGS_HELP);
 }
 
-FIXTURE_TEST(wrong_flags_are_named)
+FIXTURE_TEST(flags__are_named_when_wrong)
 {
     refuses("--webook-listen 1", "--webook-listen: unknown flag; did you mean --webhook-listen");
     refuses("--webhook_listen 1", "did you mean --webhook-listen?");
@@ -212,7 +212,7 @@ FIXTURE_TEST(wrong_flags_are_named)
     refuses("--advertise maybe", "\"maybe\" is not a flag");
 }
 
-FIXTURE_TEST(wrong_values_are_named_with_what_is_right)
+FIXTURE_TEST(values__are_named_with_the_allowed_ones_when_wrong)
 {
     refuses("--webhook-threads many",
             "--webhook-threads: webhook_threads: \"many\" is not a whole number from 1 to 64 (thr");
@@ -252,7 +252,7 @@ FIXTURE_TEST(wrong_values_are_named_with_what_is_right)
     assert_says("longer than 4096");
 }
 
-FIXTURE_TEST(a_slip_in_a_variable_is_named_and_others_are_let_be)
+FIXTURE_TEST(variables__are_named_when_misspelled)
 {
     refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: unknown variable; did "
                                         "you mean MILLIGPU_WEBHOOK_LISTEN?");
@@ -264,7 +264,7 @@ FIXTURE_TEST(a_slip_in_a_variable_is_named_and_others_are_let_be)
           "OTHER=1 MILLIGPU_SANITIZE=address");
 }
 
-FIXTURE_TEST(a_file_is_read_whole)
+FIXTURE_TEST(file__is_read_whole)
 {
     write_file("---\n"
                "# where\n"
@@ -295,7 +295,7 @@ FIXTURE_TEST(a_file_is_read_whole)
     assert_int_equal(settings_get(set)->shortlist, 7);
 }
 
-FIXTURE_TEST(wrong_files_are_named_with_their_line)
+FIXTURE_TEST(file__is_named_with_the_line_of_its_mistake)
 {
     file_refuses("wake: object\nwebhook_listn: x\n", "2",
                  "no setting is called \"webhook_listn\"; did you mean webhook_listen?");
@@ -327,7 +327,7 @@ FIXTURE_TEST(wrong_files_are_named_with_their_line)
     file_refuses("<<: {wake: object}\n", "1", "no setting is called \"<<\"");
 }
 
-FIXTURE_TEST(files_that_are_none_are_refused)
+FIXTURE_TEST(file__is_refused_if_it_is_not_a_regular_text)
 {
     assert_int_equal(settings_check_file("/nowhere/milligpu.yaml", NULL, &err), -ERR_IO);
     assert_says("/nowhere/milligpu.yaml: No such file or directory");
@@ -344,7 +344,7 @@ FIXTURE_TEST(files_that_are_none_are_refused)
     refuses("MILLIGPU_CONFIG=/nowhere/x.yaml", "/nowhere/x.yaml: No such file");
 }
 
-FIXTURE_TEST(settings_that_contradict_each_other_are_refused)
+FIXTURE_TEST(settings__are_refused_when_they_contradict)
 {
     refuses("--webhook-cert a", "--webhook-cert: webhook_cert: needs webhook_key");
     refuses("MILLIGPU_WEBHOOK_KEY=a", "MILLIGPU_WEBHOOK_KEY: webhook_key: needs webhook_cert");
@@ -390,7 +390,7 @@ FIXTURE_TEST(settings_that_contradict_each_other_are_refused)
     assert_says(":2: admin_listen: must be a loopback address");
 }
 
-FIXTURE_TEST(one_label_selects_nodes_and_one_selects_agents)
+FIXTURE_TEST(label_settings__are_one_label_each)
 {
     static const char *const wrong[] = {"=",     "=b",      "a",   "a=b,c=d", "a=b=c",
                                         "a=b/c", "a/b/c=d", "a=*", "a!=b"};
@@ -421,7 +421,7 @@ FIXTURE_TEST(one_label_selects_nodes_and_one_selects_agents)
     refuses("--agents=systemd", "agents");
 }
 
-FIXTURE_TEST(what_is_printed_loads_again)
+FIXTURE_TEST(printed_settings__load_again)
 {
     CLEANUP(strbuf_done) struct strbuf first;
     CLEANUP(strbuf_done) struct strbuf second;
@@ -454,7 +454,7 @@ FIXTURE_TEST(what_is_printed_loads_again)
     assert_non_null(strstr(first.data, "wake: \"off\" # --wake\n"));
 }
 
-FIXTURE_TEST(values_are_clipped_to_the_room_there_is)
+FIXTURE_TEST(values__are_clipped_to_the_buffer)
 {
     char room[8];
     loads("--ledger /a/long/path/to/it");
@@ -467,7 +467,7 @@ FIXTURE_TEST(values_are_clipped_to_the_room_there_is)
     assert_false(settings_reloadable(SETTING_ledger));
 }
 
-FIXTURE_TEST(help_has_one_line_for_each_setting)
+FIXTURE_TEST(help__has_one_line_per_setting)
 {
     CLEANUP(strbuf_done) struct strbuf help;
     strbuf_init(&help);
@@ -497,7 +497,7 @@ static size_t count_of(const struct strbuf *text, const char *part)
     return count;
 }
 
-FIXTURE_TEST(a_group_stands_above_its_first_setting)
+FIXTURE_TEST(groups__stand_above_their_first_setting)
 {
     CLEANUP(strbuf_done) struct strbuf help;
     CLEANUP(strbuf_done) struct strbuf page;
@@ -518,7 +518,7 @@ FIXTURE_TEST(a_group_stands_above_its_first_setting)
     assert_int_equal(count_of(&manual, "\n.SS "), groups + 1); /* --help and the like */
 }
 
-FIXTURE_TEST(the_files_of_the_manifests_load)
+FIXTURE_TEST(manifests__have_valid_files)
 {
     static const char *const files[] = {"manifests/base/config.yaml",
                                         "manifests/overlays/default-scheduler/config.yaml"};
@@ -531,7 +531,7 @@ FIXTURE_TEST(the_files_of_the_manifests_load)
     }
 }
 
-FIXTURE_TEST(the_documents_equal_their_table)
+FIXTURE_TEST(documents__equal_the_table)
 {
     document_equals("docs/CONFIG.md", settings_markdown);
     document_equals("docs/man/milligpud.8", settings_man);

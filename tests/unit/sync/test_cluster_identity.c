@@ -100,7 +100,7 @@ static void assert_done(struct identity_fixture *fixture, bool new_ledger, bool 
     assert_int_equal(atomic_load(&fixture->app.grace.wake_object_existed), object_existed);
 }
 
-IDENTITY_TEST(a_new_ledger_is_given_to_the_first_cluster)
+IDENTITY_TEST(identity__gives_a_new_ledger_to_the_first_cluster)
 {
     try_twice(fixture);
     assert_done(fixture, true, false);
@@ -117,7 +117,7 @@ static void start_again(struct identity_fixture *fixture)
     fixture->identity = cluster_identity_new(&fixture->app, &fixture->ops);
 }
 
-IDENTITY_TEST(whoever_finds_the_wake_up_object_is_not_the_first)
+IDENTITY_TEST(identity__reports_an_existing_wake_up_object)
 {
     try_twice(fixture);
     start_again(fixture);
@@ -125,7 +125,7 @@ IDENTITY_TEST(whoever_finds_the_wake_up_object_is_not_the_first)
     assert_done(fixture, true, true);
 }
 
-IDENTITY_TEST(a_ledger_of_this_cluster_asks_for_no_wake_up_object)
+IDENTITY_TEST(identity__creates_no_wake_up_object_for_a_known_ledger)
 {
     struct err err;
 
@@ -156,7 +156,7 @@ static void wake_object_answer(struct identity_fixture *fixture, int status)
                             &(struct kube_answer){.id = id, .piece = KUBE_DONE, .status = status});
 }
 
-IDENTITY_TEST(who_may_not_create_the_wake_up_object_assumes_one_before)
+IDENTITY_TEST(identity__assumes_an_earlier_object_when_it_cannot_create_one)
 {
     try_once(fixture);
     wake_object_answer(fixture, 403);
@@ -167,7 +167,7 @@ IDENTITY_TEST(who_may_not_create_the_wake_up_object_assumes_one_before)
     assert_done(fixture, true, true);
 }
 
-IDENTITY_TEST(the_wake_up_object_is_tried_until_there_is_an_answer)
+IDENTITY_TEST(identity__retries_the_wake_up_object_until_it_is_answered)
 {
     static const int status[] = {0, 401, 429, 500, 503};
 
@@ -181,7 +181,7 @@ IDENTITY_TEST(the_wake_up_object_is_tried_until_there_is_an_answer)
     assert_done(fixture, true, false);
 }
 
-IDENTITY_TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object)
+IDENTITY_TEST(identity__waits_for_a_backup_without_a_wake_up_object)
 {
     struct err err;
 
@@ -194,7 +194,7 @@ IDENTITY_TEST(a_backup_of_this_cluster_waits_and_asks_for_no_wake_up_object)
     assert_true(atomic_load(&fixture->app.grace.restored_ledger));
 }
 
-IDENTITY_TEST(the_ledger_of_another_cluster_is_refused_for_good)
+IDENTITY_TEST(identity__refuses_the_ledger_of_another_cluster)
 {
     struct err err;
 
@@ -204,7 +204,7 @@ IDENTITY_TEST(the_ledger_of_another_cluster_is_refused_for_good)
     assert_int_equal(err.code, ERR_FOREIGN);
 }
 
-IDENTITY_TEST(a_disk_that_cannot_be_read_is_no_other_cluster)
+IDENTITY_TEST(identity__retries_a_disk_that_cannot_be_read)
 {
     struct err err;
 
@@ -289,7 +289,7 @@ static int ask(struct one_answer *one, char uid[UID_BYTES_MAX + 1], struct err *
     return failed;
 }
 
-IDENTITY_TEST(ask__the_uid_as_the_ledger_will_have_it)
+IDENTITY_TEST(ask__returns_the_uid_of_the_ledger)
 {
     char uid[UID_BYTES_MAX + 1] = "";
     struct err err;
@@ -302,7 +302,7 @@ IDENTITY_TEST(ask__the_uid_as_the_ledger_will_have_it)
 
 #define UID_64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-TEST(ask__uids_up_to_the_bound)
+TEST(ask__limits_the_length_of_the_uid)
 {
     struct one_answer longest = {.status = 200,
                                  .body = "{\"metadata\":{\"uid\":\"" UID_64 UID_64 "\"}}"};
@@ -316,7 +316,7 @@ TEST(ask__uids_up_to_the_bound)
     assert_int_equal(ask(&longer, uid, &err), -(int)ERR_UNAVAILABLE);
 }
 
-TEST(ask__no_answer_names_the_request_and_what_to_do)
+TEST(ask__names_the_request_and_the_remedy_on_error)
 {
     static const struct {
         int status;

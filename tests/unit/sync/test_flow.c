@@ -64,7 +64,7 @@ static uint32_t go(struct flow_fixture *fixture, int64_t now_ms)
     return gone;
 }
 
-FLOW_TEST(the_earliest_deadline_of_a_namespace_goes_first)
+FLOW_TEST(flow__sends_the_earliest_deadline_of_a_namespace_first)
 {
     struct ticket *late = comes(fixture, "a", 9000);
     struct ticket *early = comes(fixture, "a", 5000);
@@ -78,7 +78,7 @@ FLOW_TEST(the_earliest_deadline_of_a_namespace_goes_first)
     assert_null(flow_next(fixture->flow, NOW));
 }
 
-FLOW_TEST(namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousand)
+FLOW_TEST(flow__serves_namespaces_in_turn)
 {
     for (int i = 0; i < 1000; i++)
         (void)comes(fixture, "many", 5000);
@@ -90,7 +90,7 @@ FLOW_TEST(namespaces_take_turns_so_that_one_pod_does_not_wait_behind_a_thousand)
     assert_ptr_equal(flow_next(fixture->flow, NOW), &fixture->ticket[1]);
 }
 
-FLOW_TEST(no_more_than_the_window_is_in_flight)
+FLOW_TEST(flow__limits_requests_in_flight_to_the_window)
 {
     for (int i = 0; i < 3000; i++)
         (void)comes(fixture, "a", 9000);
@@ -103,7 +103,7 @@ FLOW_TEST(no_more_than_the_window_is_in_flight)
     assert_int_equal(flow_wait_ms(fixture->flow, NOW, 500), 500);
 }
 
-FLOW_TEST(wake_ups_and_events_do_not_wait_for_bindings_and_are_few)
+FLOW_TEST(flow__has_small_lanes_for_wake_ups_and_events)
 {
     for (int i = 0; i < 1000; i++)
         (void)comes(fixture, "a", 9000);
@@ -115,7 +115,7 @@ FLOW_TEST(wake_ups_and_events_do_not_wait_for_bindings_and_are_few)
     assert_int_equal(go(fixture, NOW), FLOW_WINDOW_FIRST + FLOW_SIDE_MAX);
 }
 
-FLOW_TEST(a_server_that_keeps_up_is_given_more_up_to_a_bound)
+FLOW_TEST(window__grows_to_a_limit_while_the_server_keeps_up)
 {
     uint32_t answered = 0;
 
@@ -131,7 +131,7 @@ FLOW_TEST(a_server_that_keeps_up_is_given_more_up_to_a_bound)
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MAX);
 }
 
-FLOW_TEST(answers_while_nobody_waits_do_not_widen_the_window)
+FLOW_TEST(window__does_not_grow_while_nothing_waits)
 {
     for (int i = 0; i < 1000; i++) {
         struct ticket *ticket = comes(fixture, "a", 9000);
@@ -142,7 +142,7 @@ FLOW_TEST(answers_while_nobody_waits_do_not_widen_the_window)
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST);
 }
 
-FLOW_TEST(a_busy_server_is_given_half_once_a_second_but_never_nothing)
+FLOW_TEST(window__halves_once_a_second_while_the_server_is_busy)
 {
     for (int i = 0; i < 40; i++)
         flow_heard(fixture->flow, NOW, FLOW_BUSY);
@@ -154,7 +154,7 @@ FLOW_TEST(a_busy_server_is_given_half_once_a_second_but_never_nothing)
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MIN);
 }
 
-FLOW_TEST(retry_after_holds_everybody)
+FLOW_TEST(retry_after__holds_all_lanes)
 {
     (void)comes(fixture, "a", 9000);
     (void)comes_to(fixture, LANE_WAKE);
@@ -165,14 +165,14 @@ FLOW_TEST(retry_after_holds_everybody)
     assert_int_equal(go(fixture, NOW + 2000), 2);
 }
 
-FLOW_TEST(nobody_is_held_for_more_than_a_minute)
+FLOW_TEST(retry_after__is_limited_to_a_minute)
 {
     (void)comes_to(fixture, LANE_WAKE);
     flow_shut(fixture->flow, NOW, NOW + 3600 * 1000);
     assert_int_equal(go(fixture, NOW + FLOW_SHUT_MAX_MS), 1);
 }
 
-FLOW_TEST(whoever_has_too_little_time_left_for_an_answer_does_not_go)
+FLOW_TEST(flow__drops_requests_without_time_for_an_answer)
 {
     struct ticket *ticket = comes(fixture, "a", NOW + 4000);
 
@@ -187,7 +187,7 @@ FLOW_TEST(whoever_has_too_little_time_left_for_an_answer_does_not_go)
     assert_ptr_equal(flow_late(fixture->flow, NOW + 300), brief);
 }
 
-FLOW_TEST(whoever_flies_has_its_whole_time)
+FLOW_TEST(flow__gives_requests_in_flight_their_whole_time)
 {
     struct ticket *ticket = comes(fixture, "a", NOW + 4000);
 
@@ -198,7 +198,7 @@ FLOW_TEST(whoever_flies_has_its_whole_time)
     assert_ptr_equal(flow_late(fixture->flow, NOW + 3500), ticket);
 }
 
-FLOW_TEST(a_second_try_waits_and_then_goes_before_the_younger)
+FLOW_TEST(retry__waits_and_goes_before_later_requests)
 {
     struct ticket *first = comes(fixture, "a", 9000);
 
@@ -211,7 +211,7 @@ FLOW_TEST(a_second_try_waits_and_then_goes_before_the_younger)
     assert_ptr_equal(flow_next(fixture->flow, NOW + 50), younger);
 }
 
-FLOW_TEST(second_tries_have_a_budget_and_beyond_it_a_rate)
+FLOW_TEST(retry__has_a_budget_and_a_rate)
 {
     uint32_t gone = 0;
 
@@ -233,7 +233,7 @@ FLOW_TEST(second_tries_have_a_budget_and_beyond_it_a_rate)
                     FLOW_RETRIES + 10 * FLOW_RETRIES_PER_S + 1);
 }
 
-FLOW_TEST(whom_the_server_told_to_come_again_takes_nothing_from_the_budget)
+FLOW_TEST(retry__is_free_after_retry_after)
 {
     for (int i = 0; i < 500; i++) {
         struct ticket *ticket = comes(fixture, "a", 0);
@@ -245,7 +245,7 @@ FLOW_TEST(whom_the_server_told_to_come_again_takes_nothing_from_the_budget)
 }
 
 /* In any order of events nothing is lost, nothing is sent twice, and the bounds hold. */
-FLOW_TEST(nobody_is_lost)
+FLOW_TEST(flow__loses_no_request_in_any_order_of_events)
 {
     static const char *const space[] = {"a", "b", "c", "d", "e"};
     unsigned seed = 7;

@@ -65,7 +65,7 @@ static void show(struct host_sums *sums, const char *node, uint32_t cpu_milli, u
     host_sums_show(sums, node, &host);
 }
 
-FIXTURE_TEST(pods_leave_what_they_do_not_request)
+FIXTURE_TEST(host_sums__subtract_requests)
 {
     show(sums, "n1", 8000, 1000);
     assert_left(sums, 8000, 1000);
@@ -78,7 +78,7 @@ FIXTURE_TEST(pods_leave_what_they_do_not_request)
     assert_left(sums, 8000, 1000);
 }
 
-FIXTURE_TEST(a_node_is_told_once_for_each_time_that_it_changed)
+FIXTURE_TEST(host_sums__report_each_change_once)
 {
     show(sums, "n1", 8000, 1000);
     show(sums, "n2", 8000, 1000);
@@ -90,7 +90,7 @@ FIXTURE_TEST(a_node_is_told_once_for_each_time_that_it_changed)
     assert_int_equal(tell(sums).nodes, 1);
 }
 
-FIXTURE_TEST(pods_may_come_before_their_node)
+FIXTURE_TEST(host_sums__count_pods_before_their_node)
 {
     host_sums_come(sums, "n1", 1000, 10 * MIB);
     assert_left(sums, HOST_UNKNOWN, HOST_UNKNOWN);
@@ -98,7 +98,7 @@ FIXTURE_TEST(pods_may_come_before_their_node)
     assert_left(sums, 7000, 990);
 }
 
-FIXTURE_TEST(what_a_node_does_not_show_is_not_known)
+FIXTURE_TEST(host_sums__are_unknown_without_allocatable)
 {
     host_sums_come(sums, "n1", 1000, 10 * MIB);
     show(sums, "n1", 0, 1000);
@@ -112,7 +112,7 @@ FIXTURE_TEST(what_a_node_does_not_show_is_not_known)
 }
 
 /* A tenant writes the amounts. */
-FIXTURE_TEST(the_largest_requests_are_counted_exactly)
+FIXTURE_TEST(host_sums__count_the_largest_requests_exactly)
 {
     show(sums, "n1", HOST_UNKNOWN - 1, HOST_UNKNOWN - 1);
     for (int i = 0; i < 5; i++)
@@ -126,7 +126,7 @@ FIXTURE_TEST(the_largest_requests_are_counted_exactly)
     assert_left(sums, HOST_UNKNOWN - 8, HOST_UNKNOWN - 8);
 }
 
-FIXTURE_TEST(what_is_taken_to_the_last_unit_leaves_nothing)
+FIXTURE_TEST(host_sums__end_at_zero)
 {
     show(sums, "n1", 8000, 10);
     host_sums_come(sums, "n1", 7999, 10 * MIB - 1);
@@ -137,7 +137,7 @@ FIXTURE_TEST(what_is_taken_to_the_last_unit_leaves_nothing)
     assert_left(sums, 0, 0);
 }
 
-FIXTURE_TEST(who_starts_again_is_told_of_every_node_and_of_no_former_pod)
+FIXTURE_TEST(host_sums__report_every_node_after_a_new_start)
 {
     show(sums, "n1", 8000, 1000);
     show(sums, "n2", 8000, 1000);
@@ -154,7 +154,7 @@ FIXTURE_TEST(who_starts_again_is_told_of_every_node_and_of_no_former_pod)
     assert_left(sums, 9000, 1000); /* n2 and n3 say nothing any more */
 }
 
-FIXTURE_TEST(nodes_that_come_and_go_leave_nothing_behind)
+FIXTURE_TEST(host_sums__forget_nodes)
 {
     char name[16];
 

@@ -210,7 +210,7 @@ static void ends(const struct script *script, enum bind_outcome outcome)
     assert_int_equal(outbox_open(script->outbox), 0);
 }
 
-SCRIPT_TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer)
+SCRIPT_TEST(binding__is_repeated_unchanged_after_500_and_a_lost_answer)
 {
     send(script);
     assert_string_equal(script->method, "POST");
@@ -226,7 +226,7 @@ SCRIPT_TEST(the_same_bytes_are_sent_again_after_500_and_after_a_lost_answer)
     ends(script, OUTCOME_BOUND);
 }
 
-SCRIPT_TEST(retry_after_is_kept)
+SCRIPT_TEST(retry_after__delays_the_binding)
 {
     send(script);
     say_to(script, script->last.id, 429, 1);
@@ -244,7 +244,7 @@ static void conflict(struct script *script)
 }
 
 /* Anyone may write to the pod before the outbox looks; that must not free the share. */
-SCRIPT_TEST(a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it)
+SCRIPT_TEST(binding__holds_whatever_is_annotated_on_the_pod)
 {
     conflict(script);
     say(script, 200,
@@ -256,7 +256,7 @@ SCRIPT_TEST(a_pod_on_our_node_holds_its_reservation_whatever_is_written_on_it)
 }
 
 /* Otherwise the missing part could be the one with the node, and the pod would look "not bound". */
-SCRIPT_TEST(an_answer_that_is_too_long_says_nothing)
+SCRIPT_TEST(answer__is_ignored_beyond_its_limit)
 {
     struct kube_answer answer = {.piece = KUBE_HEAD, .status = 200};
     CLEANUP(freep) char *much = xmalloc(1 << 20);
@@ -281,7 +281,7 @@ SCRIPT_TEST(an_answer_that_is_too_long_says_nothing)
 }
 
 /* An API server shows a pod of 1.5 MiB at six times that size if each character is escaped. */
-SCRIPT_TEST(a_long_answer_is_read)
+SCRIPT_TEST(answer__may_have_9_mib)
 {
     enum { MUCH = 9 << 20 };
     CLEANUP(strbuf_done) struct strbuf body;
@@ -296,7 +296,7 @@ SCRIPT_TEST(a_long_answer_is_read)
     ends(script, OUTCOME_BOUND);
 }
 
-SCRIPT_TEST(what_was_certainly_never_sent_is_void)
+SCRIPT_TEST(binding__is_void_when_it_was_never_sent)
 {
     send(script);
     while (script->results == 0) {
@@ -308,7 +308,7 @@ SCRIPT_TEST(what_was_certainly_never_sent_is_void)
     assert_non_null(strstr(script->result->outcome.text, "connection lost"));
 }
 
-SCRIPT_TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another)
+SCRIPT_TEST(answer__of_a_cancelled_try_is_ignored)
 {
     send(script);
     const uint64_t old = script->last.id;
@@ -322,7 +322,7 @@ SCRIPT_TEST(an_answer_to_a_cancelled_try_is_not_taken_for_another)
     ends(script, OUTCOME_BOUND);
 }
 
-SCRIPT_TEST(the_wake_up_object_is_created_when_there_is_none_and_patched_with_pauses)
+SCRIPT_TEST(wake__creates_the_object_and_patches_it_with_pauses)
 {
     struct outbox_stats stats;
 
@@ -347,7 +347,7 @@ SCRIPT_TEST(the_wake_up_object_is_created_when_there_is_none_and_patched_with_pa
     assert_false(stats.wake_failing);
 }
 
-SCRIPT_TEST(however_many_wait_the_next_ring_is_a_second_away_at_most)
+SCRIPT_TEST(wake__pause_is_at_most_1s)
 {
     outbox_wake(script->outbox, 16384, NULL);
     step(script);
@@ -376,7 +376,7 @@ static void *wake_up(void *user)
  * The writer asks for a wake-up between the outbox's last look at the inbox and the answer to the
  * previous wake-up: the thread sanitizer sees whether both hold the lock.
  */
-SCRIPT_TEST(a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race)
+SCRIPT_TEST(wake__is_thread_safe_while_another_is_answered)
 {
     struct waker waker = {.outbox = script->outbox};
     pthread_t thread;
@@ -392,7 +392,7 @@ SCRIPT_TEST(a_wake_up_that_is_wished_for_while_another_is_answered_is_no_race)
     assert_started(script, 1, 2);
 }
 
-SCRIPT_TEST(a_wake_up_that_failed_is_tried_again_and_shown)
+SCRIPT_TEST(wake__is_retried_and_reported_when_it_failed)
 {
     struct outbox_stats stats;
 
@@ -419,7 +419,7 @@ static int64_t until_next(struct script *script)
     return script->now - since;
 }
 
-SCRIPT_TEST(a_binding_is_repeated_after_a_second_at_the_latest)
+SCRIPT_TEST(binding__is_repeated_after_1s_at_most)
 {
     int64_t pause_ms = 0;
 
@@ -431,7 +431,7 @@ SCRIPT_TEST(a_binding_is_repeated_after_a_second_at_the_latest)
     assert_in_range(pause_ms, 950, 1050);
 }
 
-SCRIPT_TEST(wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost)
+SCRIPT_TEST(wake__backs_off_and_is_not_lost)
 {
     int64_t pause_ms[12];
     bool differ = false;
@@ -460,7 +460,7 @@ SCRIPT_TEST(wake_ups_that_fail_go_out_less_and_less_often_and_none_is_lost)
     assert_in_range(until_next(script), 750, 1050);
 }
 
-SCRIPT_TEST(retry_after_to_a_wake_up_holds_all_that_goes_out)
+SCRIPT_TEST(retry_after__of_a_wake_up_delays_all_requests)
 {
     outbox_wake(script->outbox, 1, NULL);
     step(script);
@@ -470,7 +470,7 @@ SCRIPT_TEST(retry_after_to_a_wake_up_holds_all_that_goes_out)
     assert_in_range(until_next(script), 2950, 3050);
 }
 
-SCRIPT_TEST(few_events_fly_at_once_and_those_beyond_the_bound_are_dropped)
+SCRIPT_TEST(events__are_limited_in_flight_and_dropped_beyond_the_queue)
 {
     const struct kube_event_facts facts = {.namespace = "ns",
                                            .name = "e",
@@ -515,7 +515,7 @@ static void burst(struct script *script, int64_t deadline_ms)
     step(script);
 }
 
-SCRIPT_TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once)
+SCRIPT_TEST(burst__is_sent_in_windows_and_once)
 {
     burst(script, script->now + 60000);
     assert_int_equal(script->flies, FLOW_WINDOW_FIRST);
@@ -530,7 +530,7 @@ SCRIPT_TEST(a_burst_flies_a_window_at_a_time_and_each_is_sent_once)
 }
 
 /* Each takes the API server half a second, whatever else it does. */
-SCRIPT_TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice)
+SCRIPT_TEST(burst__is_bound_once_by_a_slow_server)
 {
     burst(script, script->now + 60000);
     for (int i = 0; i < 100 && script->flies > 0; i++) {
@@ -547,7 +547,7 @@ SCRIPT_TEST(with_a_slow_server_all_are_bound_and_none_is_sent_twice)
 }
 
 /* The server accepts fifty per second, and tells the others when to retry. */
-SCRIPT_TEST(with_a_server_that_says_429_all_are_bound_at_its_rate)
+SCRIPT_TEST(burst__is_bound_at_the_rate_of_a_server_that_answers_429)
 {
     uint32_t refused = 0;
 
@@ -575,7 +575,7 @@ SCRIPT_TEST(with_a_server_that_says_429_all_are_bound_at_its_rate)
 }
 
 /* A waiting Binding was never sent, so its reservation may be released. */
-SCRIPT_TEST(what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt)
+SCRIPT_TEST(burst__is_void_when_it_waited_and_in_doubt_when_it_was_sent)
 {
     burst(script, script->now + 4000);
     script->now += 3000;
@@ -588,7 +588,7 @@ SCRIPT_TEST(what_waits_too_long_is_void_and_what_flies_too_long_is_in_doubt)
     assert_int_equal(outbox_open(script->outbox), 0);
 }
 
-SCRIPT_TEST(while_the_first_may_be_answered_there_is_no_second_try)
+SCRIPT_TEST(binding__has_no_second_try_while_the_first_may_be_answered)
 {
     send(script);
     for (int i = 0; i < 39; i++) {
@@ -601,7 +601,7 @@ SCRIPT_TEST(while_the_first_may_be_answered_there_is_no_second_try)
     ends(script, OUTCOME_BOUND);
 }
 
-SCRIPT_TEST(a_lost_connection_is_not_answered_by_a_storm)
+SCRIPT_TEST(retry_budget__limits_retries_of_lost_connections)
 {
     burst(script, script->now + 60000);
     while (script->flies > 0 && script->started < 1000) {
@@ -625,7 +625,7 @@ SCRIPT_TEST(a_lost_connection_is_not_answered_by_a_storm)
 }
 
 /* A copy that this call sent before may still take effect. */
-SCRIPT_TEST(nor_of_one_that_this_call_sent_before)
+SCRIPT_TEST(conflict__is_in_doubt_after_a_copy_that_may_have_been_sent)
 {
     send(script);
     lose(script, false);
@@ -641,7 +641,7 @@ SCRIPT_TEST(nor_of_one_that_this_call_sent_before)
 }
 
 /* There is no node to wake by; a caller that knows one may name it. */
-SCRIPT_TEST(without_a_node_to_wake_by_nobody_looks_again_and_again)
+SCRIPT_TEST(wake__by_node_needs_the_name_of_a_node)
 {
     struct outbox *outbox = make_outbox(script, "node");
     const int64_t idle = outbox_step(outbox, script->now, 0);

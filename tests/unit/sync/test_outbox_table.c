@@ -305,7 +305,7 @@ static void try_cell(enum state state, const struct row *row)
     message_free(api.result);
 }
 
-TEST(each_cell_of_the_table_is_what_the_outbox_does)
+TEST(binding_table__has_an_action_for_each_state_and_answer)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         for (enum state at = POSTED; at < STATES; at++)

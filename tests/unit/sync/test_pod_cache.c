@@ -109,7 +109,7 @@ static struct pod_signer signer_of(struct pod_cache *pods)
 }
 
 /* Each row changes one fact of a pod whose signature is good. */
-POD_CACHE_TEST(a_signature_is_verified_over_uid_node_and_allocation)
+POD_CACHE_TEST(signature__is_verified_over_uid_node_and_allocation)
 {
     struct signer signer;
     struct pod row[6];
@@ -136,7 +136,7 @@ POD_CACHE_TEST(a_signature_is_verified_over_uid_node_and_allocation)
     assert_int_equal(signer_of(pods).key, 0);
 }
 
-POD_CACHE_TEST(a_signature_counts_only_on_the_node_and_pod_that_it_is_for)
+POD_CACHE_TEST(signature__counts_on_its_own_node_and_pod_only)
 {
     struct signer signer;
 
@@ -158,7 +158,7 @@ POD_CACHE_TEST(a_signature_counts_only_on_the_node_and_pod_that_it_is_for)
 }
 
 /* A verdict stays while the bytes stay; only a hash is made then. */
-POD_CACHE_TEST(a_signature_is_verified_once)
+POD_CACHE_TEST(signature__is_verified_once)
 {
     struct cached_key other = {.number = 7};
     struct signer signer;
@@ -232,7 +232,7 @@ static void put_bound(struct pod_cache *pods, const char *uid, enum pod_annotati
 }
 
 /* A Binding of ours has the annotation, so whoever bound a pod without one did not ask us. */
-POD_CACHE_TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound)
+POD_CACHE_TEST(scheduler__is_kept_for_a_pod_bound_by_another)
 {
     CLEANUP(arena_done) struct arena arena;
 
@@ -257,7 +257,7 @@ POD_CACHE_TEST(scheduler__is_kept_of_a_pod_that_somebody_else_bound)
 }
 
 /* Of a pod that we bound only its owner is kept, of one that asks for nothing nothing. */
-POD_CACHE_TEST(context__is_kept_only_of_pods_that_somebody_asks_about)
+POD_CACHE_TEST(context__is_kept_for_waiting_pods_only)
 {
     struct pod plain = pod_of("u2", "");
 
@@ -346,7 +346,7 @@ static unsigned unbound(struct pod_cache *pods)
     return visits;
 }
 
-POD_CACHE_TEST(a_pod_is_found_by_its_name_and_namespace)
+POD_CACHE_TEST(pod_cache__finds_a_pod_by_name_and_namespace)
 {
     char longest[600];
 
@@ -366,7 +366,7 @@ POD_CACHE_TEST(a_pod_is_found_by_its_name_and_namespace)
 }
 
 /* It was deleted and created again, and the end of the first has not been reported yet. */
-POD_CACHE_TEST(of_two_of_one_name_the_later_is_found)
+POD_CACHE_TEST(pod_cache__finds_the_later_of_two_pods_of_one_name)
 {
     put(pods, "u1", "a", "n1");
     put(pods, "u2", "a", "");
@@ -377,7 +377,7 @@ POD_CACHE_TEST(of_two_of_one_name_the_later_is_found)
     named(pods, "a", NULL);
 }
 
-POD_CACHE_TEST(a_record_that_is_replaced_takes_its_names_along)
+POD_CACHE_TEST(pod_cache__replaces_a_record_with_its_names)
 {
     for (unsigned i = 0; i < 1000; i++)
         put(pods, "u1", "a", i % 2 == 0 ? "" : "n1");
@@ -397,7 +397,7 @@ static void wants_cpu(struct pod_cache *pods, const char *uid, int64_t cpu_milli
 }
 
 /* A bind is judged by the request of the record. */
-POD_CACHE_TEST(of_pods_that_request_the_same_share_each_has_its_own_host)
+POD_CACHE_TEST(request__has_its_own_host_beside_equal_shares)
 {
     static const int64_t mib = INT64_C(1024) * 1024;
 
@@ -427,7 +427,7 @@ static const struct toleration tolerant[] = {{"k", "", TOLERATE_EXISTS, EFFECT_A
 static const struct taint taint = {"k", "v", EFFECT_NO_SCHEDULE};
 
 /* A thousand pods of one ReplicaSet demand the same. */
-POD_CACHE_TEST(demands_are_stored_once_and_given_back)
+POD_CACHE_TEST(node_demands__are_stored_once_and_freed)
 {
     static const struct label selector[] = {{"pool", "a"}};
     const struct node_demands demands = {
@@ -455,7 +455,7 @@ POD_CACHE_TEST(demands_are_stored_once_and_given_back)
 }
 
 /* Only pods that wait for shares or hold them make room of a taint. */
-POD_CACHE_TEST(what_others_tolerate_does_not_count)
+POD_CACHE_TEST(tolerations__count_only_for_pods_with_shares)
 {
     const struct pod stranger = {.uid = "u1",
                                  .namespace = "default",
@@ -476,7 +476,7 @@ POD_CACHE_TEST(what_others_tolerate_does_not_count)
 }
 
 /* A tenant whose pods all demand something else takes no more than the bound. */
-POD_CACHE_TEST(demands_have_a_bound_and_small_ones_stay_beside_large_ones)
+POD_CACHE_TEST(node_demands__are_limited_and_small_ones_stay)
 {
     enum { LARGE = 64 * 1024 };
     char *key = xcalloc(LARGE, 1);
@@ -503,7 +503,7 @@ POD_CACHE_TEST(demands_have_a_bound_and_small_ones_stay_beside_large_ones)
     xfree(key);
 }
 
-POD_CACHE_TEST(doctor_visits_those_that_wait_and_no_other)
+POD_CACHE_TEST(unbound_pods__are_visited_without_the_bound_ones)
 {
     enum { BOUND = 5000, WAIT = 7 };
     char uid[32];

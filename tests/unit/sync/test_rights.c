@@ -143,7 +143,7 @@ static struct rights_facts ask_again(struct scene *scene)
     return ask(scene);
 }
 
-SCENE_TEST(nobody_is_asked_until_somebody_wants_to_know)
+SCENE_TEST(rights__are_not_reviewed_before_they_are_asked_for)
 {
     struct rights_facts facts;
 
@@ -158,7 +158,7 @@ SCENE_TEST(nobody_is_asked_until_somebody_wants_to_know)
     assert_true(scene->asked > 0);
 }
 
-SCENE_TEST(each_right_that_we_need_is_asked_about_once)
+SCENE_TEST(rights__are_reviewed_once_each)
 {
     const struct rights_facts facts = ask(scene);
 
@@ -169,7 +169,7 @@ SCENE_TEST(each_right_that_we_need_is_asked_about_once)
     assert_int_equal(scene->asked, 10);
 }
 
-SCENE_TEST(what_is_set_up_decides_what_is_needed)
+SCENE_TEST(rights__depend_on_the_settings)
 {
     scene->settings.wake = "off";
     scene->settings.events = false;
@@ -181,7 +181,7 @@ SCENE_TEST(what_is_set_up_decides_what_is_needed)
     assert_int_equal(ask(scene).asked, 10);
 }
 
-SCENE_TEST(an_answer_beyond_the_bound_has_no_gap)
+SCENE_TEST(answer__is_discarded_beyond_its_limit)
 {
     struct rights_facts facts;
     CLEANUP(strbuf_done) struct strbuf middle;
@@ -206,7 +206,7 @@ SCENE_TEST(an_answer_beyond_the_bound_has_no_gap)
     assert_int_equal(scene->asked, 11);
 }
 
-SCENE_TEST(the_wake_up_object_is_asked_about_in_its_namespace)
+SCENE_TEST(wake_right__is_reviewed_in_its_namespace)
 {
     scene->denied = "\"verb\":\"patch\",\"group\":\"storage.k8s.io\",\"resource\":"
                     "\"csistoragecapacities\",\"namespace\":\"wakes\",\"name\":\"milligpu-bell\"";
@@ -217,7 +217,7 @@ SCENE_TEST(the_wake_up_object_is_asked_about_in_its_namespace)
 }
 
 /* Which key it is does not matter here. */
-SCENE_TEST(who_signs_is_asked_about_the_keys)
+SCENE_TEST(key_rights__are_reviewed_when_milligpud_signs)
 {
     static const char key;
 
@@ -232,7 +232,7 @@ SCENE_TEST(who_signs_is_asked_about_the_keys)
     assert_string_equal(ask_again(scene).words, "patch configmaps (publish_key)");
 }
 
-SCENE_TEST(a_denial_is_believed_when_it_is_said_twice)
+SCENE_TEST(denial__is_reported_when_it_is_repeated)
 {
     scene->denied = "\"subresource\":\"binding\"";
     assert_int_equal(ask(scene).at_ms, 0);
@@ -247,7 +247,7 @@ SCENE_TEST(a_denial_is_believed_when_it_is_said_twice)
 }
 
 /* As a kube-apiserver does after a restart. */
-SCENE_TEST(a_denial_of_some_milliseconds_is_not_told)
+SCENE_TEST(denial__is_not_reported_when_it_is_gone_a_second_later)
 {
     scene->denied = "\"verb\"";
     assert_int_equal(ask(scene).at_ms, 0);
@@ -258,7 +258,7 @@ SCENE_TEST(a_denial_of_some_milliseconds_is_not_told)
     assert_int_equal(ask(scene).denied, 0);
 }
 
-SCENE_TEST(a_right_that_was_denied_and_is_given_now_is_given)
+SCENE_TEST(denial__ends_when_the_right_is_granted)
 {
     scene->denied = "\"verb\":\"get\"";
     assert_int_equal(ask_again(scene).denied, 2);
@@ -267,7 +267,7 @@ SCENE_TEST(a_right_that_was_denied_and_is_given_now_is_given)
     assert_int_equal(ask(scene).denied, 0);
 }
 
-SCENE_TEST(who_asks_again_and_again_asks_the_api_server_once)
+SCENE_TEST(rights__are_reviewed_once_for_many_questions)
 {
     for (unsigned i = 0; i < 100; i++) {
         assert_int_equal(ask(scene).asked, 10);
@@ -279,7 +279,7 @@ SCENE_TEST(who_asks_again_and_again_asks_the_api_server_once)
     assert_int_equal(scene->asked, 20);
 }
 
-SCENE_TEST(a_server_that_cannot_be_asked_is_said_and_left_alone)
+SCENE_TEST(rights__report_an_error_and_pause)
 {
     scene->status = 403;
     assert_string_equal(ask_again(scene).error, "the API server answered 403");
@@ -289,7 +289,7 @@ SCENE_TEST(a_server_that_cannot_be_asked_is_said_and_left_alone)
     assert_string_equal(ask_again(scene).error, "no way there");
 }
 
-SCENE_TEST(a_review_that_is_lost_is_said)
+SCENE_TEST(rights__report_a_lost_review)
 {
     struct rights_facts facts;
 
@@ -302,7 +302,7 @@ SCENE_TEST(a_review_that_is_lost_is_said)
     assert_string_equal(ask(scene).error, "not answered");
 }
 
-SCENE_TEST(an_answer_of_somebody_else_is_not_ours)
+SCENE_TEST(rights__ignore_answers_to_other_requests)
 {
     const struct kube_answer answer = {.id = (uint64_t)2 << 32, .piece = KUBE_HEAD, .status = 200};
 
@@ -310,7 +310,7 @@ SCENE_TEST(an_answer_of_somebody_else_is_not_ours)
 }
 
 /* Nobody answers: the admin thread goes on after the time it was given. */
-SCENE_TEST(nobody_waits_for_ever)
+SCENE_TEST(rights__return_without_an_answer_after_the_timeout)
 {
     struct rights_facts facts;
 
@@ -318,7 +318,7 @@ SCENE_TEST(nobody_waits_for_ever)
     assert_int_equal(facts.at_ms, 0);
 }
 
-SCENE_TEST(a_round_under_way_ends_with_us)
+SCENE_TEST(rights__cancel_a_review_when_freed)
 {
     struct rights_facts facts;
 

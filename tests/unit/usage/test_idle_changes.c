@@ -67,7 +67,7 @@ static void assert_takes(struct idle_changes *changes, const char *should)
     assert_taken(changes, &took, should);
 }
 
-TEST(the_newest_of_each_share_is_taken_once)
+TEST(idle_changes__keep_the_newest_of_each_share)
 {
     struct idle_changes *changes = idle_changes_new();
 
@@ -80,7 +80,7 @@ TEST(the_newest_of_each_share_is_taken_once)
     idle_changes_free(NULL);
 }
 
-TEST(a_node_replaces_what_waits_of_its_shares)
+TEST(idle_changes__of_a_node_replace_those_of_its_shares)
 {
     struct idle_changes *changes = idle_changes_new();
 
@@ -92,7 +92,7 @@ TEST(a_node_replaces_what_waits_of_its_shares)
     idle_changes_free(changes);
 }
 
-TEST(what_is_put_back_is_older_than_what_came_meanwhile)
+TEST(idle_changes__put_back_are_older_than_later_ones)
 {
     struct idle_changes *changes = idle_changes_new();
     struct took took;
@@ -111,7 +111,7 @@ TEST(what_is_put_back_is_older_than_what_came_meanwhile)
     idle_changes_free(changes);
 }
 
-TEST(beyond_the_bound_no_other_share_is_taken)
+TEST(idle_changes__refuse_other_shares_when_full)
 {
     struct idle_changes *changes = idle_changes_new();
     const struct store_idle one_more = share("n1", "x", 1);

@@ -19,7 +19,7 @@ static bool add(struct measured_sums *sums, int64_t hours, const char *namespace
     return measured_sums_add(sums, &row);
 }
 
-TEST(what_is_alike_adds_up_and_is_taken_once)
+TEST(measured_sums__add_up_and_are_taken_once)
 {
     struct measured_sums *sums = measured_sums_new();
     struct store_measured row[4];
@@ -49,7 +49,7 @@ TEST(what_is_alike_adds_up_and_is_taken_once)
     measured_sums_free(NULL);
 }
 
-TEST(beyond_the_bound_a_row_for_each_hour_takes_what_comes)
+TEST(measured_sums__use_one_row_per_hour_when_full)
 {
     struct measured_sums *sums = measured_sums_new();
     struct store_measured *row = xcalloc(MEASURED_SUMS_MAX, sizeof *row);

@@ -29,7 +29,7 @@ static enum sender_state sender_of(struct usage_table *book, const char *node)
     return usage_table_key(book, text_of(node), key);
 }
 
-TEST(nodes_come_and_go)
+TEST(usage_table__follows_nodes)
 {
     struct usage_table *book = usage_table_new(&mono);
     char key[PUBLIC_KEY_TEXT_BYTES];
@@ -75,7 +75,7 @@ static bool take(struct usage_table *book, const struct node *node, const char *
     return take_at(book, node, key, number, 1000 + (int64_t)number);
 }
 
-CORE_TEST(numbers_rise_for_each_key)
+CORE_TEST(report_numbers__rise_for_each_key)
 {
     static const struct core_gpu one[] = {{.id = "GPU-a", .mib = 81920}};
     struct usage_table *book = usage_table_new(&mono);
@@ -211,7 +211,7 @@ static uint32_t hours(struct counting *counting, struct hour out[4])
     return rows;
 }
 
-CORE_TEST(no_second_is_counted_twice_and_lost_reports_are_not_covered)
+CORE_TEST(usage_seconds__are_counted_once_and_not_for_lost_reports)
 {
     struct hour hour[4];
 
@@ -239,7 +239,7 @@ CORE_TEST(no_second_is_counted_twice_and_lost_reports_are_not_covered)
     assert_int_equal(hour[1].seconds, 600);
 }
 
-CORE_TEST(seconds_count_in_the_hour_that_they_belong_to)
+CORE_TEST(usage_seconds__belong_to_their_hour)
 {
     struct hour hour[4];
 
@@ -261,7 +261,7 @@ CORE_TEST(seconds_count_in_the_hour_that_they_belong_to)
 }
 
 /* The time that went by counts, in the hours that the wall clock shows. */
-CORE_TEST(a_clock_that_steps_makes_no_time)
+CORE_TEST(usage_seconds__are_not_made_by_a_stepping_clock)
 {
     struct hour hour[4];
 
@@ -279,7 +279,7 @@ CORE_TEST(a_clock_that_steps_makes_no_time)
     assert_int_equal(hours(&counting, hour), 0);
 }
 
-CORE_TEST(nothing_counts_before_the_pod_was_bound_or_the_process_began)
+CORE_TEST(usage_seconds__begin_with_the_pod_and_the_process)
 {
     struct hour hour[4];
 
@@ -296,7 +296,7 @@ CORE_TEST(nothing_counts_before_the_pod_was_bound_or_the_process_began)
     assert_int_equal(hour[1].seconds, 120);
 }
 
-CORE_TEST(what_the_driver_does_not_tell_is_not_counted)
+CORE_TEST(usage_seconds__are_not_counted_when_the_driver_reports_none)
 {
     struct hour hour[4];
 
@@ -356,7 +356,7 @@ static int64_t idle_since(struct usage_table *book, const struct core_fixture *c
     return since_ms;
 }
 
-CORE_TEST(what_is_idle_for_long_is_told_to_the_writer)
+CORE_TEST(idle_share__is_reported_to_the_writer_after_an_hour)
 {
     CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     assert_int_equal(usage_table_last(counting.book), 0);
@@ -370,7 +370,7 @@ CORE_TEST(what_is_idle_for_long_is_told_to_the_writer)
 }
 
 /* Of n2 reports come, and of n1 none any more. */
-CORE_TEST(of_a_silent_node_nothing_stays_stored)
+CORE_TEST(idle_share__is_forgotten_on_a_silent_node)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
 
@@ -393,7 +393,7 @@ CORE_TEST(of_a_silent_node_nothing_stays_stored)
     assert_changes(counting.book, "");
 }
 
-CORE_TEST(of_a_node_that_is_gone_nothing_stays_stored)
+CORE_TEST(idle_share__is_forgotten_on_a_deleted_node)
 {
     CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
     idle_for(&counting, 10, 80);
@@ -422,7 +422,7 @@ static const struct measured *knew(const struct core_fixture *core, int64_t sinc
                            reported_ms);
 }
 
-CORE_TEST(what_is_stored_goes_on_after_a_restart)
+CORE_TEST(idle_share__goes_on_after_a_restart)
 {
     struct usage_totals totals;
 
@@ -448,7 +448,7 @@ CORE_TEST(what_is_stored_goes_on_after_a_restart)
 }
 
 /* Neither a Node that the list does not show, nor one that stays silent, keeps what is stored. */
-CORE_TEST(what_is_stored_of_others_goes)
+CORE_TEST(idle_share__is_forgotten_on_unlisted_and_silent_nodes)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
 
@@ -472,7 +472,7 @@ CORE_TEST(what_is_stored_of_others_goes)
 }
 
 /* However many fall silent at once, no report does more than a little for it. */
-CORE_TEST(many_silent_nodes_are_forgotten_a_few_at_a_time)
+CORE_TEST(silent_nodes__are_forgotten_a_few_at_a_time)
 {
     char name[16];
     uint32_t before = 0;

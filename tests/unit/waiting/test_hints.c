@@ -130,7 +130,7 @@ static void ask_with_cpu(struct scene *scene, const char *uid, uint32_t cpu_mill
 }
 
 /* Whether it fits does not depend on the host: else each pod could cost a search of its own. */
-SCENE_TEST(pods_that_differ_in_cpu_wait_for_the_same)
+SCENE_TEST(request_class__ignores_the_cpu)
 {
     ask_with_cpu(scene, "a", 1000);
     const size_t bytes = hints_bytes(scene->hints).request_classes;
@@ -139,7 +139,7 @@ SCENE_TEST(pods_that_differ_in_cpu_wait_for_the_same)
     assert_int_equal(hints_bytes(scene->hints).request_classes, bytes);
 }
 
-SCENE_TEST(an_offer_stands_against_its_place_for_two_seconds)
+SCENE_TEST(offer__blocks_its_place_for_two_seconds)
 {
     static struct offer offer[OFFERS_MAX];
 
@@ -154,7 +154,7 @@ SCENE_TEST(an_offer_stands_against_its_place_for_two_seconds)
     assert_int_equal(hints_offers(scene->hints, TEXT("b"), 1000, offer), 0);
 }
 
-SCENE_TEST(a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer)
+SCENE_TEST(shortlist__grows_fourfold_without_a_bind)
 {
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
     make_offer(scene, "a", 0);
@@ -164,13 +164,13 @@ SCENE_TEST(a_list_that_led_to_no_bind_makes_the_next_one_four_times_longer)
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 256);
 }
 
-SCENE_TEST(a_list_of_all_that_fits_does_not_grow)
+SCENE_TEST(shortlist__does_not_grow_when_it_had_all_that_fits)
 {
     offer_of(scene, "a", 0, 12, 12);
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 16), 16);
 }
 
-SCENE_TEST(a_bind_that_came_was_no_refusal_of_the_list)
+SCENE_TEST(shortlist__does_not_grow_after_a_bind)
 {
     make_offer(scene, "a", 0);
     hints_binding(scene->hints, TEXT("a"));
@@ -179,7 +179,7 @@ SCENE_TEST(a_bind_that_came_was_no_refusal_of_the_list)
     assert_int_equal(hints_waiting(scene->hints), 0);
 }
 
-SCENE_TEST(a_list_never_grows_beyond_all_nodes)
+SCENE_TEST(shortlist__does_not_grow_beyond_all_nodes)
 {
     for (int64_t now = 0; now < 100000; now += 2000) {
         make_offer(scene, "a", now);
@@ -188,7 +188,7 @@ SCENE_TEST(a_list_never_grows_beyond_all_nodes)
     assert_int_equal(hints_shortlist(scene->hints, TEXT("a"), 0), 0);
 }
 
-SCENE_TEST(who_is_late_is_told_once_for_each_list_that_was_too_short)
+SCENE_TEST(late_offer__is_reported_once_for_each_short_list)
 {
     make_offer(scene, "a", 1000);
     offer_of(scene, "b", 1500, 12, 12);
@@ -203,7 +203,7 @@ SCENE_TEST(who_is_late_is_told_once_for_each_list_that_was_too_short)
     assert_true(late(scene, 10000, 0));
 }
 
-SCENE_TEST(it_is_known_when_the_next_offer_is_late)
+SCENE_TEST(late_offer__has_a_known_time)
 {
     assert_int_equal(hints_late_in_ms(scene->hints, 1000), INT64_MAX);
     make_offer(scene, "a", 1000);
@@ -219,7 +219,7 @@ SCENE_TEST(it_is_known_when_the_next_offer_is_late)
 }
 
 /* Preemption, and the node that it nominated, lead to questions about one node. */
-SCENE_TEST(a_question_about_one_node_does_not_end_the_wait_for_a_longer_list)
+SCENE_TEST(late_offer__outlasts_a_question_about_one_node)
 {
     make_offer(scene, "a", 1000);
     offer_of(scene, "a", 1500, 1, 1);
@@ -228,7 +228,7 @@ SCENE_TEST(a_question_about_one_node_does_not_end_the_wait_for_a_longer_list)
     assert_false(late(scene, 9000, 0));
 }
 
-SCENE_TEST(room_that_came_behind_a_whole_list_makes_it_too_short)
+SCENE_TEST(late_offer__is_short_when_room_came_behind_it)
 {
     offer_of(scene, "a", 0, 12, 12);
     assert_true(late(scene, 1000, 1));
@@ -245,7 +245,7 @@ static void offer_sample(struct scene *scene, int64_t now_ms, uint32_t names, ui
     hints_shortlisted(scene->hints, &asking_pod, &offered);
 }
 
-SCENE_TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_more)
+SCENE_TEST(samples__of_a_large_cluster_cover_each_node_before_waking_ends)
 {
     int64_t now = 0;
 
@@ -259,13 +259,13 @@ SCENE_TEST(of_a_large_cluster_every_node_is_offered_before_nobody_is_woken_any_m
 }
 
 /* kube-scheduler leaves out no node where fewer than a hundred fit. */
-SCENE_TEST(a_pod_that_may_go_to_few_nodes_was_offered_them_all)
+SCENE_TEST(samples__are_complete_when_few_nodes_fit)
 {
     offer_sample(scene, 0, 99, 300);
     assert_false(late(scene, 1000, 0));
 }
 
-SCENE_TEST(who_is_late_waits_for_room_too)
+SCENE_TEST(late_offer__waits_for_room)
 {
     offer_of(scene, "a", 0, 12, 12);
     assert_false(would_fit(scene, 0));
@@ -282,7 +282,7 @@ static void fill(struct scene *scene, int64_t from_ms, bool refused)
             make_offer(scene, uid_of("pod", i), from_ms + i);
 }
 
-SCENE_TEST(offers_are_bounded_and_the_oldest_go_first)
+SCENE_TEST(offers__are_limited_and_the_oldest_goes_first)
 {
     static struct offer offer[OFFERS_MAX];
 
@@ -299,7 +299,7 @@ SCENE_TEST(offers_are_bounded_and_the_oldest_go_first)
     assert_int_equal(hints_late_in_ms(scene->hints, WAITING_MAX), 0); /* the one that went */
 }
 
-SCENE_TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round)
+SCENE_TEST(offers__make_room_for_refusals)
 {
     struct waiting found;
     CLEANUP(arena_done) struct arena arena;
@@ -315,7 +315,7 @@ SCENE_TEST(an_offer_makes_room_for_a_refusal_and_not_the_other_way_round)
 }
 
 /* The table is full of requests for whole GPUs; the one not remembered asked for less. */
-SCENE_TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again)
+SCENE_TEST(full_table__is_woken_by_any_room_until_all_asked_again)
 {
     struct want want = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
     const struct request never = {.wants = 1, .want = &want};
@@ -335,7 +335,7 @@ SCENE_TEST(a_full_table_is_woken_by_any_room_until_all_have_asked_again)
     assert_false(would_fit(scene, 1000 + UNHEARD_MAX_MS));
 }
 
-SCENE_TEST(a_refused_pod_waits_until_it_is_settled)
+SCENE_TEST(refused_pod__waits_until_it_is_resolved)
 {
     struct waiting found;
     CLEANUP(arena_done) struct arena arena;
@@ -366,7 +366,7 @@ static size_t named(struct scene *scene, struct arena *arena)
     return count;
 }
 
-SCENE_TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile)
+SCENE_TEST(held_pod__is_readable_after_it_was_resolved)
 {
     struct waiting a;
     struct waiting b;
@@ -396,7 +396,7 @@ SCENE_TEST(who_waits_is_shown_while_it_is_held_and_may_go_meanwhile)
 }
 
 /* Filter calls come in between, and other pods come and go. */
-SCENE_TEST(who_waits_all_the_while_is_named_once)
+SCENE_TEST(waiting_names__name_a_pod_once)
 {
     enum { OTHERS = 3 * SLICE_MAX };
     struct waiting_names names;
@@ -417,7 +417,7 @@ SCENE_TEST(who_waits_all_the_while_is_named_once)
     assert_int_equal(seen, 1);
 }
 
-SCENE_TEST(who_has_settled_never_waits_again)
+SCENE_TEST(resolved_pod__does_not_wait_again)
 {
     hints_resolved(scene->hints, TEXT("a"));
     refuse(scene, "a", 300, 1000);
@@ -439,7 +439,7 @@ static enum hints_pod only_b_is_there(void *user, struct text uid)
                                : HINTS_POD_UNKNOWN;
 }
 
-SCENE_TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it)
+SCENE_TEST(list__ends_the_wait_of_older_unknown_pods)
 {
     struct waiting found;
     CLEANUP(arena_done) struct arena arena;
@@ -457,7 +457,7 @@ SCENE_TEST(a_list_ends_the_wait_of_whom_it_does_not_know_and_who_asked_before_it
     assert_false(hints_find(scene->hints, TEXT("d"), &arena, &found));
 }
 
-SCENE_TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has)
+SCENE_TEST(unknown_pod__is_forgotten_when_kube_scheduler_has_forgotten_it)
 {
     for (int i = 0; i < 3 * SLICE_MAX; i++)
         refuse(scene, uid_of("pod", i), 300, 0);
@@ -470,7 +470,7 @@ SCENE_TEST(who_is_not_known_is_forgotten_when_kube_scheduler_has)
     assert_int_equal(hints_waiting(scene->hints), 1);
 }
 
-SCENE_TEST(there_is_a_reason_to_wake_only_where_a_waiting_request_fits)
+SCENE_TEST(wake__needs_a_waiting_request_that_fits)
 {
     struct want whole = {.container = "c", .kind = CONTAINER_APP, .parts = 2, .milli = 1000};
     const struct request never = {.wants = 1, .want = &whole};
@@ -497,7 +497,7 @@ static void refuse_kinds(struct scene *scene, int kinds, int pods)
     }
 }
 
-SCENE_TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods)
+SCENE_TEST(wake__costs_the_distinct_requests_only)
 {
     refuse_kinds(scene, REQUEST_CLASSES_TRIED_MAX, 5000);
     assert_false(would_fit(scene, 0));
@@ -510,7 +510,7 @@ SCENE_TEST(a_freed_gpu_costs_the_distinct_requests_and_not_the_pods)
 }
 
 /* Expensive waiting requests must not hold up the writer: past a bound it wakes without looking. */
-SCENE_TEST(the_search_for_who_is_to_be_woken_is_bounded)
+SCENE_TEST(wake__has_a_limited_search)
 {
     enum { NODES = 5000, FEW = 100, SMALL = 126 };
     struct want want[SMALL];
@@ -532,7 +532,7 @@ SCENE_TEST(the_search_for_who_is_to_be_woken_is_bounded)
  * Filter refused it because the steps ran out; the waker must search no further, or it would wake
  * the pod for ever.
  */
-SCENE_TEST(who_wakes_a_pod_judges_as_filter_did)
+SCENE_TEST(wake__evaluates_as_filter_does)
 {
     struct want want[3] = {one_want(600), one_want(300), one_want(101)};
     const struct request request = {.wants = 3, .want = want};
@@ -574,7 +574,7 @@ static void *come_and_go(void *user)
     return NULL;
 }
 
-SCENE_TEST(requests_are_searched_while_those_that_wait_with_them_come_and_go)
+SCENE_TEST(request_classes__may_change_during_a_search)
 {
     struct crowd crowd = {.scene = scene};
     pthread_t thread[2];
@@ -595,7 +595,7 @@ SCENE_TEST(requests_are_searched_while_those_that_wait_with_them_come_and_go)
 }
 
 /* A tenant names containers as it likes, and whether a request fits does not depend on the host. */
-SCENE_TEST(the_same_refusal_is_answered_with_the_same_bytes)
+SCENE_TEST(refusal__is_answered_with_the_same_bytes)
 {
     static const struct {
         uint32_t milli;
@@ -629,7 +629,7 @@ SCENE_TEST(the_same_refusal_is_answered_with_the_same_bytes)
 }
 
 /* The generation is 0 after a start with a ledger in which nothing has changed since. */
-SCENE_TEST(room_that_never_came_is_a_key_like_any_other)
+SCENE_TEST(refusal__is_kept_in_generation_0)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct want want = one_want(300);
@@ -644,7 +644,7 @@ SCENE_TEST(room_that_never_came_is_a_key_like_any_other)
 }
 
 /* The names that hints keep, beside those of the node. */
-SCENE_TEST(what_hints_keep_of_a_node_stays_named)
+SCENE_TEST(hints__keep_the_names_of_a_freed_node)
 {
     struct offer offer[OFFERS_MAX];
     const struct atom *node;

@@ -52,7 +52,7 @@ FIXTURE_TEST(whole_nodes__in_prioritize_are_the_schedulers_own)
     assert_false(schedulers_asked(schedulers, "gpu", ASK_NODES, 6));
 }
 
-FIXTURE_TEST(a_scheduler__serves_once_it_has_asked)
+FIXTURE_TEST(scheduler__serves_once_it_has_asked)
 {
     assert_false(schedulers_serves(schedulers, NULL));
     assert_true(schedulers_asked(schedulers, NULL, ASK_NODES, 1));
@@ -66,7 +66,7 @@ FIXTURE_TEST(a_scheduler__serves_once_it_has_asked)
     assert_true(schedulers_serves(schedulers, NULL));
 }
 
-FIXTURE_TEST(those_that_serve__are_named_in_the_order_of_their_first_call)
+FIXTURE_TEST(schedulers__are_listed_in_the_order_of_their_first_call)
 {
     CLEANUP(arena_done) struct arena arena;
     const char *name[SCHEDULERS_MAX];
@@ -91,7 +91,7 @@ static void ask_made_up(void *schedulers, enum ask_form form, int64_t from_ms)
     }
 }
 
-FIXTURE_TEST(names_that_only_an_autoscaler_asked_about__go_first)
+FIXTURE_TEST(simulated_names__go_first)
 {
     (void)schedulers_asked(schedulers, "gpu", ASK_NAMES, 1);
     ask_made_up(schedulers, ASK_NODES, 1000);
@@ -103,7 +103,7 @@ FIXTURE_TEST(names_that_only_an_autoscaler_asked_about__go_first)
     assert_true(schedulers_serves(schedulers, "never-seen"));
 }
 
-FIXTURE_TEST(a_name_of_any_length__that_the_decoder_gives_has_room)
+FIXTURE_TEST(long_name__has_room)
 {
     char name[254];
 

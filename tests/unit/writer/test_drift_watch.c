@@ -149,7 +149,7 @@ static int64_t exposed(void)
     return sum;
 }
 
-SCENE_TEST(drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass)
+SCENE_TEST(drift__is_forgotten_in_one_pass_when_all_heals)
 {
     struct drift_watch_work work;
 
@@ -177,7 +177,7 @@ SCENE_TEST(drift_that_heals_at_once_everywhere_is_forgotten_in_one_pass)
     assert_int_equal(exposed(), 0);
 }
 
-SCENE_TEST(a_look_goes_to_the_nodes_that_changed_and_to_no_other)
+SCENE_TEST(drift_look__visits_the_changed_nodes_only)
 {
     struct drift_watch_work before;
     struct drift_watch_work after;
@@ -242,7 +242,7 @@ static size_t count_of(const char *text, const char *word)
 }
 
 /* A cluster whose pods were there first: one line at each start, also if they came just now. */
-SCENE_TEST(adopted_pods_at_the_start_are_counted_in_one_line)
+SCENE_TEST(adopted_pods__are_one_line_at_the_start)
 {
     static const int64_t now_ms = INT64_C(1767323045000);
 
@@ -265,7 +265,7 @@ SCENE_TEST(adopted_pods_at_the_start_are_counted_in_one_line)
     assert_non_null(strstr(text, "count=3 kinds=\"3 adopted\""));
 }
 
-SCENE_TEST(fresh_adopted_pods_at_the_start_are_one_warning)
+SCENE_TEST(adopted_pods__are_one_warning_at_the_start_if_fresh)
 {
     show_node(scene, 0);
     show_node(scene, 1);
@@ -278,7 +278,7 @@ SCENE_TEST(fresh_adopted_pods_at_the_start_are_one_warning)
 }
 
 /* One of each GPU and one of the node: nine a node, sixteen lines at most, the rest in one. */
-SCENE_TEST(much_drift_at_once_has_a_few_lines_and_a_sum)
+SCENE_TEST(drift_log__has_a_few_lines_and_a_sum)
 {
     for (uint32_t i = 0; i < 4; i++)
         fill_node(scene, i);
@@ -296,7 +296,7 @@ SCENE_TEST(much_drift_at_once_has_a_few_lines_and_a_sum)
 }
 
 /* A node whose slot another took: its drift is gone, and the other node has only its own. */
-SCENE_TEST(drift_goes_with_its_node_where_another_takes_the_place)
+SCENE_TEST(drift__goes_with_its_node)
 {
     const struct command release = {
         .kind = COMMAND_RELEASE, .at_ms = 1, .uid = "uid-1", .why = "ended"};

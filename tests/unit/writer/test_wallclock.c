@@ -7,7 +7,7 @@ static const int64_t hour_ms = 3600000;
 static const int64_t day_ms = INT64_C(24) * 3600000;
 static const int64_t wall_ms = INT64_C(1795000000000);
 
-TEST(a_clock_that_goes_on_is_believed)
+TEST(wallclock__trusts_a_clock_that_goes_on)
 {
     struct wallclock clock;
     wallclock_start(&clock, wall_ms, 500, 0, 0);
@@ -19,7 +19,7 @@ TEST(a_clock_that_goes_on_is_believed)
     assert_false(wallclock_is_doubted(&clock));
 }
 
-TEST(a_step_of_less_than_a_day_is_believed)
+TEST(wallclock__trusts_a_step_of_less_than_a_day)
 {
     struct wallclock clock;
     wallclock_start(&clock, wall_ms, 0, 0, 0);
@@ -29,7 +29,7 @@ TEST(a_step_of_less_than_a_day_is_believed)
     assert_false(wallclock_is_doubted(&clock));
 }
 
-TEST(two_seconds_a_year_ahead_are_doubted_for_an_hour)
+TEST(wallclock__distrusts_a_large_step_for_an_hour)
 {
     struct wallclock clock;
     wallclock_start(&clock, wall_ms, 0, 0, 0);
@@ -44,7 +44,7 @@ TEST(two_seconds_a_year_ahead_are_doubted_for_an_hour)
     assert_false(wallclock_is_doubted(&clock));
 }
 
-TEST(the_first_look_is_held_against_the_journal)
+TEST(wallclock__compares_the_first_look_with_the_journal)
 {
     static const struct {
         int64_t last_ms;
@@ -68,7 +68,7 @@ TEST(the_first_look_is_held_against_the_journal)
  * A clock that is a year ahead and then steps by half a day, which is believed, has not run for an
  * hour.
  */
-TEST(a_start_begins_the_hour_anew)
+TEST(wallclock__begins_the_hour_anew_at_a_start)
 {
     const int64_t stepped[] = {wall_ms, wall_ms - 600000, wall_ms - day_ms / 2, wall_ms + 600000,
                                1};
