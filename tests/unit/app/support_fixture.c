@@ -240,7 +240,7 @@ static void wire_cancel(void *ctx, uint64_t id)
 }
 
 /*
- * The receiver may start and cancel requests meanwhile, so the slot is free before it hears
+ * The receiver may start and cancel requests meanwhile, so the slot is free before it gets
  * anything.
  */
 static void deliver_late(struct fixture_late *late, void *user,

@@ -2,7 +2,7 @@
  * support_fixture - the whole application in one thread, under a clock that the test moves.
  *
  * Real parts: writer, informer, outbox, webhooks, the fake API server, the store in memory. Between
- * them faults can be injected: store_ops that fail when told, kube_ops that lose answers when told,
+ * them faults can be injected: store_ops that fail on demand, kube_ops that lose answers on demand,
  * and a fault that strikes the n-th call of either. Web calls are records that keep their answer;
  * there are no sockets.
  */
@@ -39,7 +39,7 @@ enum fixture_point {
     POINT_REQUEST
 };
 
-/* What becomes of a request to the API server. */
+/* The outcome of a request to the API server. */
 enum fixture_trouble {
     POINT_REFUSED, /* start() says no */
     POINT_UNSENT,  /* FAILED, and certainly not processed */
@@ -135,7 +135,7 @@ bool fixture_disk_broken(const struct app_fixture *fixture);
 
 /* Runs until nothing moves any more; bounded. */
 void fixture_run(struct app_fixture *fixture);
-/* The same, but nobody reads what the watch brings. */
+/* The same without the watch. */
 void fixture_run_deaf(struct app_fixture *fixture);
 /* Let time pass, half a second at a time. */
 void fixture_pass(struct app_fixture *fixture, int64_t ms);

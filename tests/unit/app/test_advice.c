@@ -1,4 +1,4 @@
-/* Events about requests that are probably a mistake: who gets one, and how often. */
+/* Events about requests that are probably a mistake: which pods get one, and how often. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,7 +121,7 @@ APP_TEST(advice__looks_for_models_a_few_times_each_minute)
     fixture_pod_of(fixture, "last", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
     assert_int_equal(count(fixture, "GPURequestAdvice"), 0);
     fixture_pass(fixture, 61000);
-    fixture_annotate(fixture, "p0", "\"x\":\"1\""); /* it was looked at, so this is no look */
+    fixture_annotate(fixture, "p0", "\"x\":\"1\""); /* p0 was looked at already */
     fixture_annotate(fixture, "last", "\"x\":\"1\"");
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
 }

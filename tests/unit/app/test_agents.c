@@ -26,7 +26,7 @@ static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[6
     (void)snprintf(out_uid, 64, "%.*s", (int)strcspn(at, "\""), at);
 }
 
-/* Of an agent's pod, in the word of its condition. */
+/* Sets the Ready condition of an agent pod. */
 static void ready(struct app_fixture *fixture, const char *pod, const char *status)
 {
     char path[128];
@@ -62,7 +62,7 @@ static void pod_ends(struct app_fixture *fixture, const char *pod, int grace_s)
     fixture_api(fixture, "DELETE", path, "");
 }
 
-/* What the agent in this pod writes to the Node. */
+/* The annotation that the agent in this pod writes to the Node. */
 static void claim(struct app_fixture *fixture, const char *pod, const char *node)
 {
     char path[128];
@@ -157,7 +157,7 @@ static void to_informer(void *user, const struct kube_answer *answer)
     informer_answer(fixture->parts.informer, fixture->now_ms, answer);
 }
 
-/* Of agents, in the writer. */
+/* Entries of the writer's table of agents. */
 static size_t table(struct app_fixture *fixture)
 {
     struct writer_tables tables;
@@ -270,7 +270,7 @@ FIXTURE_TEST(vouch__coalesces_the_wake_ups_of_a_flapping_agent)
     assert_int_equal(fixture_allocations(fixture), 0);
 }
 
-/* --- what ends an agent --- */
+/* --- the end of an agent --- */
 
 FIXTURE_TEST(vouch__follows_the_agent_pod)
 {
@@ -291,7 +291,7 @@ FIXTURE_TEST(vouch__follows_the_agent_pod)
     vouch_becomes(fixture, "n", VOUCH_GONE);
 }
 
-/* The watch leaves out pods that ended; whoever shows one all the same shows its end. */
+/* The watch leaves out ended pods; an ended pod that is shown counts as ended. */
 FIXTURE_TEST(vouch__ends_with_the_agent_pod)
 {
     struct message *message = message_new(MESSAGE_POD);
@@ -400,7 +400,7 @@ FIXTURE_TEST(vouch__ignores_a_deleted_node_when_all_need_an_agent)
     vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
 }
 
-/* A pod that waits for a node is nobody's agent yet. */
+/* An unbound pod is the agent of no node. */
 EMPTY_TEST(vouch__ignores_an_unbound_agent_pod)
 {
     gpu_node(fixture, "n", "GPU-n");
@@ -447,7 +447,7 @@ static void keeps_its_uuid(struct app_fixture *fixture)
     assert_string_not_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
-/* What GPU feature discovery says of node n. */
+/* The labels of GPU feature discovery on node n. */
 static void labels_count(struct app_fixture *fixture)
 {
     fixture_label_node(fixture, "n",
@@ -556,9 +556,9 @@ FIXTURE_TEST(agent_gpus__come_from_labels_again_after_uninstall)
     assert_string_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
-/* --- what doctor says --- */
+/* --- doctor --- */
 
-/* Of the check "agents", in full. */
+/* The check "agents" in full. */
 static void doctor_says(struct app_fixture *fixture, const char *status, const char *text,
                         const char *fix)
 {
@@ -568,7 +568,7 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
     struct err err;
     bool found = false;
 
-    fixture->app.instance.server = "standalone"; /* which asks nobody for rights */
+    fixture->app.instance.server = "standalone"; /* which needs no rights */
     arena_init(&arena);
     http_call_init(&call, "/api/v1/doctor");
     call.method = "GET";
@@ -597,7 +597,7 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
     "(docs/operate/nodes.md)"
 #define DO_SELECT "; if some nodes are to have no agent, set require_agent to where-selected"
 
-/* That it is closed for this reason. */
+/* Node n is closed for this reason. */
 static void doctor_complains(struct app_fixture *fixture, enum vouch vouch, const char *fix)
 {
     char text[256];
@@ -612,7 +612,7 @@ static void doctor_complains(struct app_fixture *fixture, enum vouch vouch, cons
 
 #define POD(members) "\"{\\\"pod\\\":{\\\"uid\\\":\\\"x\\\"" members "}}\""
 
-/* Each word that an annotation can make. */
+/* Each verdict that an annotation can cause. */
 FIXTURE_TEST(doctor__explains_each_verdict)
 {
     static const struct {
@@ -633,9 +633,9 @@ FIXTURE_TEST(doctor__explains_each_verdict)
     ready(fixture, "agent-n", "False");
     doctor_complains(fixture, VOUCH_NOT_READY, DO_NODES);
     ready(fixture, "agent-n", "True");
-    agent_pod(fixture, "twin", "n", "True");
+    agent_pod(fixture, "second", "n", "True");
     doctor_complains(fixture, VOUCH_CLONED, DO_NODES);
-    pod_ends(fixture, "twin", 0);
+    pod_ends(fixture, "second", 0);
     labels_count(fixture);
     fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":null");
     annotate(fixture, UNINSTALLED);
@@ -744,7 +744,7 @@ static void breaks_once(struct app_fixture *fixture)
     fixture_break_store(fixture, POINT_COMMIT, false);
 }
 
-/* Until what was lost has been tried again. */
+/* Until the lost batch was tried again. */
 static void heals(struct app_fixture *fixture)
 {
     fixture_run(fixture);
@@ -783,7 +783,7 @@ FIXTURE_TEST(vouch__is_right_after_a_lost_batch_with_the_end_of_a_list)
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
 }
 
-/* It is the first only once, and the nodes that it closes are judged all the same. */
+/* The first agent comes once; the other nodes are evaluated again all the same. */
 TEST(vouch__closes_nodes_after_a_lost_batch_with_the_first_agent)
 {
     for (int i = 0; i < 4; i++) {

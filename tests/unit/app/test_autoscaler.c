@@ -97,7 +97,7 @@ static int64_t counted(enum metric_id id, const char *labels)
 
 #define FILTERS(outcome) counted(M_WEBHOOK_REQUESTS, "verb=\"filter\",outcome=\"" outcome "\"")
 
-/* Both GPUs are full, and kube-scheduler was told so about "a". */
+/* Both GPUs are full, and filter refused "a". */
 static void let_one_wait(struct app_fixture *fixture)
 {
     fixture_bound_pod(fixture, "on-1", "1000", "n1");
@@ -132,7 +132,7 @@ APP_TEST(scale_down__leaves_the_verdict_alone)
     assert_int_equal(hints_waiting(fixture->app.hints), 1);
 }
 
-/* Nobody is woken for an offer that nobody was given. */
+/* An answer to a simulation is no offer, so no wake-up follows. */
 APP_TEST(simulation__stands_for_no_offer)
 {
     fixture_pod(fixture, "a", "300");
@@ -154,7 +154,7 @@ APP_TEST(whole_nodes__count_when_the_scheduler_sends_no_names)
     fixture_show_pod(fixture, "a", "300");
     (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
     assert_refused_once(fixture, "a");
-    /* Here an autoscaler is known by nodes that nobody has. */
+    /* Here an autoscaler is known by nodes that do not exist. */
     (void)simulate(fixture, "a", NODE_OF("template"));
     assert_refused_once(fixture, "a");
     (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));

@@ -1,6 +1,6 @@
 /*
- * Streams of events, with the thread that feeds them, on a ledger in memory: what a client is told
- * while the writer is between COMMIT and publishing, and after retention went past it.
+ * Streams of events, with the thread that feeds them, on a ledger in memory: what a client
+ * receives while the writer is between COMMIT and publishing, and after retention went past it.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@
 
 static const int64_t three_days_ms = INT64_C(3) * 86400 * 1000;
 
-enum { LOOK_MS = 1300 /* longer than the feeder waits without being told */ };
+enum { LOOK_MS = 1300 /* longer than the feeder waits without an event */ };
 
 struct watchers {
     struct app_fixture *fixture;
@@ -161,7 +161,7 @@ FIXTURE_TEST(event_stream__sends_an_entry_when_the_lists_show_it)
     assert_true(comes_to(0, 3));
     assert_true(comes_to(1, 2));
     stop_feeding();
-    /* Whoever began in between, and lists now or then, is told of it. */
+    /* A client that began in between, and lists now or then, receives it. */
     (void)snprintf(start, sizeof start, "id: %llu\nevent: start\n",
                    (unsigned long long)before_commit);
     assert_ptr_equal(strstr(text_for(1), start), text_for(1));

@@ -158,7 +158,7 @@ static void after_the_restart(struct app_fixture *fixture)
     look(fixture, fixture->call_count);
     fixture_pod(fixture, "e", "700");
     look(fixture, fixture->call_count);
-    (void)fixture_filter(fixture, "e", "n1"); /* waits for a to go, so there is somebody to wake */
+    (void)fixture_filter(fixture, "e", "n1"); /* waits for a to go: a pod to wake */
     fixture_terminate_pod(fixture, "a");      /* an unbound pod is gone at once */
     look(fixture, fixture->call_count);
     if (fixture_where(fixture, "a") != NULL)

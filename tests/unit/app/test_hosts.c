@@ -112,7 +112,7 @@ FIXTURE_TEST(host__is_given_back_by_an_ended_or_deleted_pod)
     assert_left(fixture, "n1", 2000, 10 * GIB);
     fixture_end_pod(fixture, "a");
     assert_left(fixture, "n1", 3000, 11 * GIB);
-    fixture_delete_pod(fixture, "a"); /* once, not twice */
+    fixture_delete_pod(fixture, "a"); /* freed once */
     fixture_delete_pod(fixture, "b");
     fixture_terminate_pod(fixture, "c"); /* it still runs */
     assert_left(fixture, "n1", 5000, 13 * GIB);
@@ -163,7 +163,7 @@ FIXTURE_TEST(host__is_kept_over_a_node_event)
     assert_left(fixture, "n1", 7000, 15 * GIB);
 }
 
-/* What judges remember of a node is void when the node is replaced. */
+/* A score cache drops a node that is replaced. */
 FIXTURE_TEST(host__replaces_no_node_when_no_amount_changed)
 {
     plain_pod(fixture, "a", "1", "1Gi", "n1");

@@ -1,6 +1,5 @@
 /*
- * The policy document that decides is kept in the ledger, when it can be, and only that: for a
- * start at which its file cannot be read.
+ * The policy document in force is kept in the ledger for a start at which its file cannot be read.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Our public keys get to the agents, whatever stands in the way, and no other key is touched. */
+/* Our public keys are published to the agents, and no other key is touched. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -371,7 +371,7 @@ SCENE_TEST(key_publisher__recreates_a_deleted_config_map)
     is_there(scene);
 }
 
-/* What fails is tried again after 1, 2, 4 ... 60, 60 seconds. */
+/* Retries come after 1, 2, 4 ... 60, 60 seconds. */
 SCENE_TEST(key_publisher__retries_with_growing_pauses)
 {
     static const int64_t pauses_ms[] = {1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000};
@@ -411,7 +411,7 @@ SCENE_TEST(key_publisher__retries_a_request_that_did_not_start)
     is_there(scene);
 }
 
-/* Somebody made it between our PATCH and our POST. */
+/* It was created between our PATCH and our POST. */
 SCENE_TEST(key_publisher__patches_a_config_map_created_meanwhile)
 {
     (void)key_publisher_step(scene->publisher, scene->fixture->now_ms);
@@ -464,7 +464,7 @@ static void will_have(struct scene *scene, int64_t ms, const char *states)
     has(scene, states);
 }
 
-/* What milligpuctl replace-key has kubectl write. */
+/* The annotation of milligpuctl replace-key. */
 static void want_replaced(struct scene *scene, const char *id)
 {
     char body[160];
@@ -493,12 +493,12 @@ static void bind_and_replace(struct scene *scene)
     will_have(scene, 1, "signing retiring");
 }
 
-/* The watch of pods says something. */
-static void hear(struct scene *scene)
+/* An event of the watch of pods. */
+static void watch_event(struct scene *scene)
 {
     static int pods;
 
-    fixture_show_pod(scene->fixture, fixture_name("heard-", pods++), "100");
+    fixture_show_pod(scene->fixture, fixture_name("event-", pods++), "100");
 }
 
 static void end_pod(struct scene *scene)
@@ -512,7 +512,7 @@ SCENE_TEST(key__stays_published_while_a_pod_needs_it)
     bind_and_replace(scene);
     for (int i = 0; i < 3; i++) {
         pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
-        hear(scene);
+        watch_event(scene);
         has(scene, "signing retiring");
         assert_true(shows_key(scene, 0) && shows_key(scene, 1));
     }
@@ -530,10 +530,10 @@ SCENE_TEST(key__stays_for_some_time_after_its_last_pod)
     bind_and_replace(scene);
     end_pod(scene);
     for (int64_t ms = AGAIN_MS; ms < KEY_RETIRE_WAITS * WAIT_MS; ms += AGAIN_MS) {
-        hear(scene);
+        watch_event(scene);
         will_have(scene, AGAIN_MS, "signing retiring");
     }
-    hear(scene);
+    watch_event(scene);
     will_have(scene, AGAIN_MS, "signing");
 }
 
@@ -543,7 +543,7 @@ SCENE_TEST(key__stays_while_not_all_pods_are_known)
     end_pod(scene);
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS); /* and the watch was silent */
     has(scene, "signing retiring");
-    hear(scene);
+    watch_event(scene);
     atomic_store(&scene->app->watch.pods_synced, false);
     will_have(scene, AGAIN_MS, "signing retiring");
     atomic_store(&scene->app->watch.pods_synced, true);
@@ -565,7 +565,7 @@ SCENE_TEST(key__stays_while_a_reservation_is_in_doubt)
     bind_and_replace(scene);
     end_pod(scene);
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
-    hear(scene);
+    watch_event(scene);
     will_have(scene, AGAIN_MS, "signing retiring");
     assert_int_equal(fixture_reserved(scene->fixture, "n1"), 300);
     fixture_delete_pod(scene->fixture, "doubt");
@@ -582,7 +582,7 @@ SCENE_TEST(key_replacement__goes_on_after_a_restart)
         open_keyring(scene);
         begin_again(scene);
         has(scene, i == 0 ? "signing next" : "signing retiring");
-        /* Somebody has deleted the ConfigMap meanwhile. */
+        /* The ConfigMap was deleted meanwhile. */
         assert_int_equal(ask(scene, "DELETE", KEYS "/milligpu-keys", ""), 200);
         run(scene);
         assert_true(shows_key(scene, 0) && shows_key(scene, 1));
@@ -668,13 +668,13 @@ SCENE_TEST(key__is_not_kept_by_unbound_or_forged_pods)
     put_copy(scene, "bound-copied", NULL, "n1");
     end_pod(scene);
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS - 1);
-    hear(scene);
+    watch_event(scene);
     has(scene, "signing retiring");
     will_have(scene, AGAIN_MS, "signing");
     assert_false(shows_key(scene, 1));
 }
 
-/* Somebody has damaged its annotations, so no agent starts it again anyway. */
+/* Its annotations are damaged, so no agent starts it again anyway. */
 SCENE_TEST(key__is_not_kept_by_a_pod_with_an_overwritten_signature)
 {
     char annotation[200];
@@ -683,7 +683,7 @@ SCENE_TEST(key__is_not_kept_by_a_pod_with_an_overwritten_signature)
     (void)snprintf(annotation, sizeof annotation, "\"milligpu.io/signature\":\"%s\"",
                    made_up(scene));
     pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
-    hear(scene);
+    watch_event(scene);
     will_have(scene, AGAIN_MS, "signing retiring");
     fixture_annotate(scene->fixture, "p", annotation);
     fixture_run(scene->fixture);
@@ -737,7 +737,7 @@ SCENE_TEST(revoked_key__goes_although_pods_need_it)
     assert_int_equal(facts_of(scene).n_others, 0);
 }
 
-/* The word was written while nobody read it. */
+/* The annotation was written while no milligpud ran. */
 SCENE_TEST(revoked_key__goes_at_the_start_when_revoked_meanwhile)
 {
     bind_and_replace(scene);

@@ -1,4 +1,4 @@
-/* What the watch teaches about the workload, and when the policy takes it up. */
+/* The workload that is learned from the watch, and its use by the policy. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -341,7 +341,7 @@ APP_TEST(unremembered_request__of_a_bound_pod_holds_its_share)
     assert_taken(fixture, "n2", 0);
 }
 
-static void tell_long(struct app_fixture *fixture, unsigned number, size_t bytes)
+static void remember_long(struct app_fixture *fixture, unsigned number, size_t bytes)
 {
     char *text = xmalloc(bytes + 1);
     char uid[32];
@@ -361,22 +361,22 @@ static void tell_long(struct app_fixture *fixture, unsigned number, size_t bytes
 }
 
 /* Pods that found no GPU, with texts so long that nothing more can be remembered. */
-static void fill_told(struct app_fixture *fixture)
+static void fill_remembered(struct app_fixture *fixture)
 {
-    size_t told;
+    size_t seen;
     unsigned i = 0;
 
     for (size_t bytes = 200000; bytes > 0; bytes /= 2)
         do {
-            told = pod_cache_bytes(fixture->app.pod_cache).seen;
-            tell_long(fixture, i++, bytes);
-        } while (pod_cache_bytes(fixture->app.pod_cache).seen > told);
-    assert_true(told > REMEMBERED_BYTES_MAX / 2);
+            seen = pod_cache_bytes(fixture->app.pod_cache).seen;
+            remember_long(fixture, i++, bytes);
+        } while (pod_cache_bytes(fixture->app.pod_cache).seen > seen);
+    assert_true(seen > REMEMBERED_BYTES_MAX / 2);
 }
 
 APP_TEST(unremembered_pod__is_placed_by_another_list)
 {
-    fill_told(fixture);
+    fill_remembered(fixture);
     fixture_node_with(fixture, "n3", "");
     large_pod(fixture, "x", "n3");
     fixture_run(fixture);
@@ -389,7 +389,7 @@ APP_TEST(unremembered_pod__is_placed_by_another_list)
     assert_false(atomic_load(&fixture->app.watch.list_again));
 }
 
-/* A waiting Binding is of use to nobody until the API server hears of it, so no more are made. */
+/* A waiting Binding is useless until the API server receives it, so no more are made. */
 APP_TEST(outbox__refuses_more_bindings_when_its_memory_is_full)
 {
     char *large = xmalloc(OUTBOX_BYTES_MAX);

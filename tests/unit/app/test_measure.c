@@ -1,4 +1,4 @@
-/* What was measured is stored once a minute and at the end, and no failure loses or doubles it. */
+/* Measured sums are stored once a minute and at the end; no failure loses or doubles them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -83,7 +83,7 @@ APP_TEST(measured_sums__are_stored_once_after_a_failure)
 enum { MINUTE = 60000 };
 static const char key[] = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=";
 
-/* What the agent of n1 says of pod p, so many minutes after bound(). */
+/* The report of the agent of n1 about pod p, minutes after bound(). */
 static void report(struct app_fixture *fixture, int64_t minutes, int32_t milli)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
@@ -92,13 +92,13 @@ static void report(struct app_fixture *fixture, int64_t minutes, int32_t milli)
     const struct share *share = pod->facts.share;
     struct usage_gpu gpu = {.gpu = atom_text(share->gpu), .milli = milli};
     struct usage_container container = {.name = text_of(share->container), .gpus = 1, .gpu = &gpu};
-    struct usage_pod told = {
+    struct usage_pod usage = {
         .uid = text_of(pod->facts.uid), .containers = 1, .container = &container};
     const struct usage_report report = {.node = TEXT("n1"),
                                         .number = (uint64_t)minutes + 1,
                                         .seconds = 300,
                                         .pods = 1,
-                                        .pod = &told};
+                                        .pod = &usage};
     const struct measured_how how = {.now_ms = pod->facts.bound_ms + minutes * MINUTE};
     uint32_t unknown;
 
@@ -147,7 +147,7 @@ static void assert_stored(struct app_fixture *fixture, int should, bool should_k
     assert_int_equal(known, should_know);
 }
 
-/* Minutes after it was bound; -1: it is not idle, or nobody knows. */
+/* Minutes after the bind; -1 if the share is not idle or unknown. */
 static int64_t idle_since(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);

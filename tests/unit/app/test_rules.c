@@ -1,6 +1,6 @@
 /*
- * Rules of a policy in the whole application: who they refuse, when they change, who is woken, and
- * what the journal says of it. The clock stands at 22:13 UTC on a Tuesday.
+ * Rules of a policy in the whole application: refusals, changes, wake-ups and journal entries. The
+ * clock stands at 22:13 UTC on a Tuesday.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -126,7 +126,7 @@ static bool note_entry(void *user, const struct journal_row *row)
     return true;
 }
 
-/* What the journal says of policies. */
+/* The journal entries about policies. */
 static void read_journal(struct app_fixture *fixture, struct entries *out)
 {
     const struct store_journal_query query = {.limit = 1000, .user = out, .each = note_entry};
@@ -139,7 +139,7 @@ static void read_journal(struct app_fixture *fixture, struct entries *out)
     assert_int_equal(store_replay_check(fixture->app.store, &err), 0);
 }
 
-static uint32_t told(struct app_fixture *fixture)
+static uint32_t policy_entries(struct app_fixture *fixture)
 {
     struct entries entries;
 
@@ -148,7 +148,7 @@ static uint32_t told(struct app_fixture *fixture)
     return entries.count;
 }
 
-static void assert_told_last(struct app_fixture *fixture, const char *part)
+static void assert_last_entry(struct app_fixture *fixture, const char *part)
 {
     struct entries entries;
 
@@ -163,7 +163,7 @@ static void assert_told_last(struct app_fixture *fixture, const char *part)
 }
 
 /*
- * Who is refused
+ * Refusals
  */
 
 FIXTURE_TEST(rule__applies_in_filter_and_bind)
@@ -266,7 +266,7 @@ FIXTURE_TEST(rule__follows_the_labels_of_a_node)
 }
 
 /*
- * When they change
+ * Changes
  */
 
 FIXTURE_TEST(window__wakes_waiting_pods_when_it_ends)
@@ -274,13 +274,13 @@ FIXTURE_TEST(window__wakes_waiting_pods_when_it_ends)
     decide_by(fixture, NIGHT);
     fixture_pod(fixture, "a", "300");
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
-    assert_told_last(fixture, "\"holding\":[1]");
-    const uint32_t entries = told(fixture);
+    assert_last_entry(fixture, "\"holding\":[1]");
+    const uint32_t entries = policy_entries(fixture);
     fixture->wall_ms = INT64_C(1700035200000) - 500; /* 08:00 */
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     assert_woken(fixture, 500, 1);
-    assert_int_equal(told(fixture), entries + 1);
-    assert_told_last(fixture, "\"holding\":[]} {}");
+    assert_int_equal(policy_entries(fixture), entries + 1);
+    assert_last_entry(fixture, "\"holding\":[]} {}");
     assert_true(passes(fixture, "a", "n1"));
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
 }
@@ -295,7 +295,7 @@ FIXTURE_TEST(window__begins_again_each_day_and_follows_the_wall_clock)
         fixture->wall_ms += 12 * (int64_t)HOUR_MS;
         assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     }
-    assert_int_equal(told(fixture), 2 + 6);
+    assert_int_equal(policy_entries(fixture), 2 + 6);
     fixture->wall_ms -= 12 * (int64_t)HOUR_MS; /* a step back is followed at once, too */
     assert_true(passes(fixture, "a", "n1"));
 }
@@ -332,12 +332,12 @@ FIXTURE_TEST(policy_change__is_recorded_and_wakes_waiting_pods)
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
     fixture_pass(fixture, SOON_MS);
     const uint32_t wake_ups = fixture->wake_ups;
-    const uint32_t entries = told(fixture);
+    const uint32_t entries = policy_entries(fixture);
     decide_by(fixture, "rules:\n  - {name: pool, nodes: {pool: night}, step: 100}\n");
     fixture_pass(fixture, SOON_MS);
     assert_int_equal(fixture->wake_ups, wake_ups + 1);
-    assert_int_equal(told(fixture), entries + 1);
-    assert_told_last(fixture, "\"policy\":\"test.yaml\",\"digest\":\"");
+    assert_int_equal(policy_entries(fixture), entries + 1);
+    assert_last_entry(fixture, "\"policy\":\"test.yaml\",\"digest\":\"");
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     fixture_pod(fixture, "b", "250");
     assert_refused(fixture, "b", "n1", "policy rule 1 (pool): shares in steps of 100 milli here");
@@ -345,12 +345,12 @@ FIXTURE_TEST(policy_change__is_recorded_and_wakes_waiting_pods)
 
 FIXTURE_TEST(policy__is_recorded_when_a_process_begins)
 {
-    assert_int_equal(told(fixture), 1);
-    assert_told_last(fixture, "{\"kind\":\"policy\",\"policy\":\"binpack\"} {}");
+    assert_int_equal(policy_entries(fixture), 1);
+    assert_last_entry(fixture, "{\"kind\":\"policy\",\"policy\":\"binpack\"} {}");
     decide_by(fixture, NIGHT);
     fixture_restart_and_run(fixture);
-    assert_int_equal(told(fixture), 3);
-    assert_told_last(fixture, "\"holding\":[1]");
+    assert_int_equal(policy_entries(fixture), 3);
+    assert_last_entry(fixture, "\"holding\":[1]");
     fixture_pod(fixture, "a", "300");
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
 }
@@ -362,11 +362,11 @@ FIXTURE_TEST(policy_change__waits_for_the_disk)
     fixture->disk_full = true;
     decide_by(fixture, NIGHT);
     assert_false(app_ready(&fixture->app, NULL));
-    assert_int_equal(told(fixture), 1);
+    assert_int_equal(policy_entries(fixture), 1);
     fixture->disk_full = false;
     fixture_pass(fixture, 3000);
     assert_true(app_ready(&fixture->app, NULL));
-    assert_int_equal(told(fixture), 2);
+    assert_int_equal(policy_entries(fixture), 2);
     assert_refused(fixture, "a", "n1", NIGHT_REFUSES);
 }
 
@@ -459,7 +459,7 @@ HOSTS_TEST(reserve__counts_idle_hosts_through_the_life_of_nodes)
 
 #define TAINTED "\"taints\":[{\"key\":\"team\",\"value\":\"a\",\"effect\":\"NoSchedule\"}]"
 
-/* b is the only other idle host: a is kept while nobody may use b, and opened when that ends. */
+/* b is the only other idle host: a is kept while no pod may use b, and offered when that ends. */
 static void kept_while(struct app_fixture *fixture, const char *begins, const char *ends)
 {
     decide_by(fixture, RESERVE);

@@ -1,4 +1,4 @@
-/* What filter and prioritize remember under a policy that judges whole nodes. */
+/* The score caches of filter and prioritize under a policy that scores whole nodes. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -161,7 +161,7 @@ static void first_value(void *user, const char *labels, int64_t value)
 }
 
 /* The metrics, since the last call. */
-static struct score_cache_counts judged(void)
+static struct score_cache_counts scored(void)
 {
     static struct score_cache_counts before;
     struct score_cache_counts now = {0};
@@ -206,24 +206,24 @@ TEST(scores__are_shared_by_filter_prioritize_and_the_next_pod)
     strbuf_init(&body);
     fixture_pod(fixture, "a", "300");
     fixture_show_pod(fixture, "b", "300");
-    (void)judged();
+    (void)scored();
     (void)fixture_filter(fixture, "a", names);
-    struct score_cache_counts counts = judged();
+    struct score_cache_counts counts = scored();
     assert_int_equal(counts.made, NODES);
     assert_int_equal(counts.found, 0);
     prioritize_body(fixture, "a", &body);
     xfree(prioritize(fixture, (struct text){body.data, body.len}));
-    counts = judged();
+    counts = scored();
     assert_int_equal(counts.made, 0);
     assert_int_equal(counts.found, NODES);
     (void)fixture_filter(fixture, "b", names);
-    counts = judged();
+    counts = scored();
     assert_int_equal(counts.made, 0);
     assert_int_equal(counts.found, NODES);
     /* One node is another one now. */
     assert_string_equal(fixture_bind(fixture, "b", "n4"), "");
     (void)fixture_filter(fixture, "a", names);
-    counts = judged();
+    counts = scored();
     assert_int_equal(counts.made, 1);
     assert_int_equal(counts.found, NODES - 1);
     assert_true(score_caches_bytes(fixture->app.score_caches) > 0);
@@ -235,9 +235,9 @@ TEST(scores__are_not_cached_under_binpack)
     struct app_fixture *fixture = daemon_of("binpack");
 
     fixture_show_pod(fixture, "a", "300");
-    (void)judged();
+    (void)scored();
     (void)fixture_filter(fixture, "a", names);
-    assert_int_equal(judged().made, 0);
+    assert_int_equal(scored().made, 0);
     assert_int_equal(score_caches_bytes(fixture->app.score_caches), 0);
     fixture_free(fixture);
 }

@@ -1,6 +1,6 @@
 /*
- * Whatever has a uid and a name exists: a pod or a node of which something cannot be read keeps
- * what it holds, and is never taken for gone.
+ * A pod or a node with a uid and a name exists: one with an unreadable field keeps its shares, and
+ * never counts as deleted.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void hide(struct app_fixture *fixture, const char *pod)
     fixture_annotate(fixture, pod, UNREADABLE);
 }
 
-static void a_tenants_pod_on(struct app_fixture *fixture, const char *node)
+static void grant_and_hide(struct app_fixture *fixture, const char *node)
 {
     fixture_show_pod(fixture, "a", "800");
     assert_string_equal(fixture_bind(fixture, "a", node), "");
@@ -30,7 +30,7 @@ static void a_tenants_pod_on(struct app_fixture *fixture, const char *node)
     hide(fixture, "a");
 }
 
-static void nobody_gets_the_share_of_a_on_n1(struct app_fixture *fixture)
+static void assert_share_kept(struct app_fixture *fixture)
 {
     assert_int_equal(fixture_taken(fixture, "n1"), 800);
     fixture_show_pod(fixture, "b", "800");
@@ -58,23 +58,23 @@ TEST(unreadable_pod__keeps_its_share)
 
     for (size_t i = 0; i < ARRAY_LEN(over); i++) {
         struct app_fixture *fixture = fixture_new(fixture_two_nodes);
-        a_tenants_pod_on(fixture, "n1");
+        grant_and_hide(fixture, "n1");
         over[i](fixture);
         assert_true(app_ready(&fixture->app, NULL));
-        nobody_gets_the_share_of_a_on_n1(fixture);
+        assert_share_kept(fixture);
         fixture_free(fixture);
     }
 }
 
 APP_TEST(unreadable_pod__frees_its_share_when_it_ends)
 {
-    a_tenants_pod_on(fixture, "n1");
+    grant_and_hide(fixture, "n1");
     fixture_terminate_pod(fixture, "a");
     assert_taken(fixture, "n1", 800); /* a deletion timestamp frees nothing */
     fixture_end_pod(fixture, "a");
     assert_taken(fixture, "n1", 0);
     fixture_delete_pod(fixture, "a");
-    a_tenants_pod_on(fixture, "n1");
+    grant_and_hide(fixture, "n1");
     fixture_delete_pod(fixture, "a");
     assert_taken(fixture, "n1", 0);
 }

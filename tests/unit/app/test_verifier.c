@@ -1,4 +1,4 @@
-/* Safe mode: what ends granting, and that nothing is granted or written afterwards. */
+/* Safe mode: its causes, and that nothing is granted or written afterwards. */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static int tear_down(void **state)
 
 #define VERIFIER_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, tear_down)
 
-/* As much as the verification thread and the writer would do in a minute or so. */
+/* The work of the verification thread and the writer in about a minute. */
 static void verifier(struct app_fixture *fixture)
 {
     for (int i = 0; i < 3; i++) {
@@ -250,7 +250,7 @@ VERIFIER_TEST(verifier__checks_the_snapshot_of_readers)
     assert_true(atomic_load(&fixture->app.health.safe_mode));
 }
 
-/* The verifier thread sleeps by this, and on a bell that rings where somebody has to wake it. */
+/* The verifier thread sleeps this long, unless its bell wakes it. */
 VERIFIER_TEST(verifier__sleeps_until_something_is_due)
 {
     struct verifier *verifying = fixture->app.verifier;

@@ -1,4 +1,4 @@
-/* A Binding names the version of the pod that was judged, and a doubt ends by evidence. */
+/* A Binding names the version of the pod that was evaluated, and a doubt ends by evidence. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static uint64_t version_on_n1(struct app_fixture *fixture)
     return node->allocation[0]->facts.version;
 }
 
-/* Somebody writes to the pod, which gives it its next version. */
+/* A write to the pod gives it its next version. */
 static void move(struct app_fixture *fixture, const char *name)
 {
     static int writes;
@@ -28,7 +28,7 @@ static void move(struct app_fixture *fixture, const char *name)
     fixture_annotate(fixture, name, note);
 }
 
-/* Pod a holds 700 on n1, and nobody knows what became of its Binding. */
+/* Pod a holds 700 on n1, and the outcome of its Binding is unknown. */
 static void doubt(struct app_fixture *fixture)
 {
     char named[64];
@@ -249,7 +249,7 @@ APP_TEST(doubt__outlasts_an_unreachable_api_server)
 
     doubt(fixture);
     fixture_break(fixture, &fault);
-    move(fixture, "a"); /* neither the watch nor a GET can tell */
+    move(fixture, "a"); /* neither the watch nor a GET can report it */
     pass_deaf(fixture, 150);
     assert_int_equal(fixture_reserved(fixture, "n1"), 700);
     fixture_heal(fixture);

@@ -1,6 +1,5 @@
 /*
- * Which pods wait, and what wakes them: the whole application, with a scheduler that forgets
- * nobody.
+ * Waiting pods and their wake-ups in the whole application, with a scheduler that retries every pod.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -149,7 +148,7 @@ static int64_t wall_in_between(void *ctx)
     return fixture->wall_ms;
 }
 
-/* Whether it was just judged, or its bytes were kept since the second question. */
+/* A new refusal, and one whose bytes were kept since the second question. */
 TEST(refusal__is_evaluated_again_when_room_came)
 {
     for (int asked_before = 0; asked_before <= 2; asked_before += 2) {
@@ -160,7 +159,7 @@ TEST(refusal__is_evaluated_again_when_room_came)
             assert_says(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free");
         fixture->app.clock.wall_ms = wall_in_between;
         moment = (struct moment){fixture, 1};
-        /* The writer looks before the pod is recorded, so it wakes nobody. */
+        /* The writer looks before the pod is recorded, so there is no wake-up. */
         assert_int_equal(passed(fixture_filter(fixture, "b", "n1")), 1);
         assert_int_equal(moment.left, 0);
         fixture_free(fixture);

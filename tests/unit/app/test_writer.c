@@ -237,7 +237,7 @@ APP_TEST(adopted_pod__is_placed_when_its_node_shows_gpus)
 APP_TEST(list__releases_and_adopts_after_410)
 {
     fixture_grant(fixture, "a", "300", "n1");
-    /* Both changes and their events are compacted away before the watch could tell. */
+    /* Both changes and their events are compacted away before the watch could report them. */
     fixture_delete_pod(fixture, "a");
     fixture_bound_pod(fixture, "x", "500", "n2");
     fake_apiserver_compact(fixture->app.fake);
@@ -246,7 +246,7 @@ APP_TEST(list__releases_and_adopts_after_410)
     assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
-/* In the tests below only the writer and the outbox run: the watch shows nothing. */
+/* --- only the writer and the outbox run: the watch shows nothing --- */
 
 /* The version that a list of all pods would have. */
 static uint64_t version_now(struct app_fixture *fixture)
@@ -271,7 +271,7 @@ static void bind_by_get(struct app_fixture *fixture)
     assert_string_equal(fixture_error(call), "");
 }
 
-/* Another scheduler does. */
+/* As another scheduler does. */
 static void bind_pod_a(struct app_fixture *fixture, const char *node)
 {
     char body[256];
@@ -297,7 +297,7 @@ APP_TEST(bind__fails_when_another_scheduler_bound_the_pod)
     assert_int_equal(fixture_taken(fixture, "n2"), 300);
 }
 
-/* What a lost batch kept is tried again once the disk is well. */
+/* The lost batch is tried again once the disk works. */
 static void heal_deaf(struct app_fixture *fixture)
 {
     assert_true(atomic_load(&fixture->app.health.disk_broken));
@@ -326,7 +326,7 @@ static void queue_message(struct app_fixture *fixture, enum message_kind kind,
     assert_true(queue_put(fixture->app.queue, message));
 }
 
-/* Of a pod, as the API server has it. */
+/* The pod as the API server has it. */
 static void show(struct app_fixture *fixture, enum message_kind kind, const char *pod)
 {
     CLEANUP(strbuf_done) struct strbuf object;
@@ -451,7 +451,7 @@ static void count_unbound(void *user, const struct drift *drift)
     *count += strcmp(drift->kind, "unbound") == 0;
 }
 
-/* Of n1. */
+/* The number of "unbound" drifts on n1. */
 static unsigned unbound_drift(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
@@ -500,7 +500,7 @@ APP_TEST(unbound_drift__of_a_bound_pod_in_a_later_list_prevents_a_bind)
     fixture_pass(fixture, 1000);
     show_list_of(fixture, &before, bound_ms - 1); /* requested before it was bound */
     assert_undisputed(fixture);
-    show_list_of(fixture, &before, bound_ms); /* in the same ms: nobody knows */
+    show_list_of(fixture, &before, bound_ms); /* in the same ms: no evidence */
     assert_undisputed(fixture);
     show_list_of(fixture, &before, bound_ms + 1);
     assert_disputed(fixture);
@@ -543,7 +543,7 @@ APP_TEST(unbound_drift__is_found_by_the_first_list_after_a_restart)
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
-/* Nothing of it was ours; the list that adopted it is no evidence against itself. */
+/* The list that adopted the pod is no evidence against itself. */
 APP_TEST(unbound_drift__of_an_adopted_pod_in_a_later_list)
 {
     CLEANUP(strbuf_done) struct strbuf before;
@@ -957,7 +957,7 @@ APP_TEST(new_ledger__grants_nothing_while_it_cannot_be_claimed)
 
 APP_TEST(new_ledger__is_ready_at_once_in_a_new_cluster)
 {
-    fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: nobody granted it */
+    fixture_bound_pod(fixture, "by-hand", "300", "n1"); /* no annotation: not granted */
     fixture_show_pod(fixture, "a", "300");
     fixture->app.grace.grace_ms = 90000;
     fixture_lose_ledger(fixture);
@@ -1009,7 +1009,7 @@ APP_TEST(gpu_owner__is_the_older_node_in_a_new_ledger)
     fixture_lose_ledger(fixture);
     fixture_run(fixture);
     assert_honest_goes_on(fixture, "c1", "h1");
-    fixture_lose_ledger(fixture); /* also where its pods are known only by their annotations */
+    fixture_lose_ledger(fixture); /* also when only annotations name its pods */
     fixture_run(fixture);
     assert_honest_goes_on(fixture, "c2", "h2");
     fixture_end_pod(fixture, "h1");
@@ -1017,8 +1017,8 @@ APP_TEST(gpu_owner__is_the_older_node_in_a_new_ledger)
     fixture_run(fixture);
     fixture_delete_node(fixture, "z-honest");
     fixture_run(fixture);
-    fixture_node_with(fixture, "z-honest",
-                      "GPU-1 GPU-2"); /* it was gone, and nobody held a GPU there */
+    /* It was gone, and no pod held a GPU there. */
+    fixture_node_with(fixture, "z-honest", "GPU-1 GPU-2");
     fixture_run(fixture);
     fixture_pod(fixture, "c3", "100");
     fixture_pod(fixture, "h3", "100");
@@ -1043,8 +1043,8 @@ APP_TEST(gpu_owner__is_the_node_with_pods_in_a_new_ledger)
     fixture_pod(fixture, "h1", "1000");
     fixture_pod(fixture, "h2", "100");
     fixture_show_pod(fixture, "c2", "100");
-    assert_string_equal(fixture_bind(fixture, "h1", "z-honest"),
-                        ""); /* the GPU that nobody holds */
+    /* The GPU that no pod holds. */
+    assert_string_equal(fixture_bind(fixture, "h1", "z-honest"), "");
     assert_string_not_equal(fixture_bind(fixture, "h2", "z-honest"), "");
     assert_string_equal(fixture_bind(fixture, "c2", "a-copier"), "");
 }

@@ -324,7 +324,7 @@ TEST(policy_document__refuses_deep_nesting)
     refuses((struct text){bytes.data, bytes.len}, "x:4:102: nested deeper than 96");
 }
 
-/* --- the policy that somebody names --- */
+/* --- the choice of a policy --- */
 
 static struct reading chosen_by(const struct policy_edges *by, const char *word)
 {
@@ -399,7 +399,7 @@ TEST(built_in_policies__are_valid)
         assert_int_equal(reading.book->prices_by, PRICES_KNOWN);
         assert_false(reading.book->raise);
         assert_string_not_equal(reading.book->digest, "");
-        assert_int_equal(reading.book->document.len, 0); /* nobody has to keep it */
+        assert_int_equal(reading.book->document.len, 0); /* built in, so it is not kept */
     }
     assert_int_equal(count, 3);
     assert_null(policy_document_find(TEXT("mix")));

@@ -109,7 +109,7 @@ TEST(zone__refuses_a_broken_file_with_its_name)
     assert_int_equal(strncmp(err.text, "time zone Broken: ", 18), 0);
     assert_non_null(strstr(err.text, "more than 65536 bytes"));
     assert_int_equal(unlink(path), 0);
-    /* A file that nobody ends would keep the reader for ever. */
+    /* A FIFO without a writer would block the reader for ever. */
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_int_equal(zone_load_from(folder, "Broken", &zone, &err), -ERR_NOT_FOUND);
     assert_int_equal(unlink(path), 0);

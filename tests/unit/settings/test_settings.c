@@ -101,7 +101,7 @@ static void file_refuses(const char *text, const char *line, const char *says)
     assert_says(says);
 }
 
-static int forget(void **state)
+static int tear_down(void **state)
 {
     (void)state;
     settings_free(set);
@@ -109,7 +109,7 @@ static int forget(void **state)
     return 0;
 }
 
-#define FIXTURE_TEST(name) TEST_WITH(name, void *state, NULL, forget)
+#define FIXTURE_TEST(name) TEST_WITH(name, void *state, NULL, tear_down)
 
 /* --- tests --- */
 

@@ -26,36 +26,36 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct host_sums *sums, set_up, tear_down)
 
-/* The last that was told of n1, and how many nodes were told. */
-struct told {
+/* The last report about n1, and the number of reports. */
+struct reported {
     struct host n1;
     unsigned nodes;
 };
 
 static void note(void *user, const char *node, const struct host *left)
 {
-    struct told *told = user;
+    struct reported *reported = user;
 
-    told->nodes++;
+    reported->nodes++;
     if (strcmp(node, "n1") == 0)
-        told->n1 = *left;
+        reported->n1 = *left;
 }
 
-static struct told tell(struct host_sums *sums)
+static struct reported report(struct host_sums *sums)
 {
-    struct told told = {.nodes = 0};
+    struct reported reported = {.nodes = 0};
 
-    host_sums_tell_changed(sums, &told, note);
-    return told;
+    host_sums_tell_changed(sums, &reported, note);
+    return reported;
 }
 
 static void assert_left(struct host_sums *sums, uint32_t cpu_milli, uint32_t memory_mib)
 {
-    const struct told told = tell(sums);
+    const struct reported reported = report(sums);
 
-    assert_int_equal(told.nodes, 1);
-    assert_int_equal(told.n1.cpu_milli, cpu_milli);
-    assert_int_equal(told.n1.memory_mib, memory_mib);
+    assert_int_equal(reported.nodes, 1);
+    assert_int_equal(reported.n1.cpu_milli, cpu_milli);
+    assert_int_equal(reported.n1.memory_mib, memory_mib);
 }
 
 static void show(struct host_sums *sums, const char *node, uint32_t cpu_milli, uint32_t memory_mib)
@@ -84,10 +84,10 @@ FIXTURE_TEST(host_sums__report_each_change_once)
     show(sums, "n2", 8000, 1000);
     host_sums_come(sums, "n1", 1, 1);
     host_sums_come(sums, "n3", 1, 1);
-    assert_int_equal(tell(sums).nodes, 3);
-    assert_int_equal(tell(sums).nodes, 0);
+    assert_int_equal(report(sums).nodes, 3);
+    assert_int_equal(report(sums).nodes, 0);
     host_sums_come(sums, "n2", 1, 1);
-    assert_int_equal(tell(sums).nodes, 1);
+    assert_int_equal(report(sums).nodes, 1);
 }
 
 FIXTURE_TEST(host_sums__count_pods_before_their_node)
@@ -108,7 +108,7 @@ FIXTURE_TEST(host_sums__are_unknown_without_allocatable)
     host_sums_hide(sums, "n1");
     assert_left(sums, HOST_UNKNOWN, HOST_UNKNOWN);
     host_sums_hide(sums, "n2");
-    assert_int_equal(tell(sums).nodes, 0);
+    assert_int_equal(report(sums).nodes, 0);
 }
 
 /* A tenant writes the amounts. */
@@ -146,7 +146,7 @@ FIXTURE_TEST(host_sums__report_every_node_after_a_new_start)
     host_sums_stop(sums);
     assert_int_equal(host_sums_count(sums), 2);
     assert_false(host_sums_started(sums));
-    assert_int_equal(tell(sums).nodes, 0);
+    assert_int_equal(report(sums).nodes, 0);
     show(sums, "n1", 9000, 1000);
     host_sums_hide(sums, "n2");
     host_sums_start(sums);
@@ -171,6 +171,6 @@ FIXTURE_TEST(host_sums__forget_nodes)
         host_sums_come(sums, name, 1, 1);
         host_sums_leave(sums, name, 1, 1);
     }
-    assert_int_equal(tell(sums).nodes, 1000); /* and are forgotten then */
+    assert_int_equal(report(sums).nodes, 1000); /* and are forgotten then */
     assert_int_equal(host_sums_count(sums), 0);
 }

@@ -13,7 +13,7 @@
 #include "support/test.h"
 #include "sync/flow.h"
 
-/* An API server that answers what the test tells it, one request at a time. */
+/* An API server that gives the answers of the test, one request at a time. */
 struct script {
     struct outbox *outbox;
     struct kube_request last;
@@ -25,18 +25,18 @@ struct script {
     struct message *result;
     uint32_t results;
     uint32_t outcomes[4]; /* by outcome */
-    uint64_t flying[4096];
-    uint32_t flies;
+    uint64_t in_flight[4096];
+    uint32_t n_in_flight;
     bool seen[4096]; /* Bindings of pod p0, p1, ... */
     uint32_t tries_again;
     int64_t now;
 };
 
-static void lands(struct script *script, uint64_t id)
+static void forget_request(struct script *script, uint64_t id)
 {
-    for (uint32_t i = 0; i < script->flies; i++)
-        if (script->flying[i] == id) {
-            script->flying[i] = script->flying[--script->flies];
+    for (uint32_t i = 0; i < script->n_in_flight; i++)
+        if (script->in_flight[i] == id) {
+            script->in_flight[i] = script->in_flight[--script->n_in_flight];
             return;
         }
 }
@@ -48,7 +48,7 @@ static int script_start(void *ctx, const struct kube_request *request, struct er
     (void)err;
     script->last = *request;
     script->started++;
-    script->flying[script->flies++] = request->id;
+    script->in_flight[script->n_in_flight++] = request->id;
     unsigned pod;
     if (sscanf(request->path, "/api/v1/namespaces/ns/pods/p%u/binding", &pod) == 1) {
         script->tries_again += script->seen[pod];
@@ -64,7 +64,7 @@ static void script_cancel(void *ctx, uint64_t id)
 {
     struct script *script = ctx;
 
-    lands(script, id);
+    forget_request(script, id);
     script->cancelled++;
 }
 
@@ -131,7 +131,7 @@ static void step(struct script *script)
 
 static void answer(struct script *script, struct kube_answer answer, const char *body)
 {
-    lands(script, answer.id);
+    forget_request(script, answer.id);
     outbox_answer(script->outbox, script->now, &answer);
     answer.piece = KUBE_DATA;
     answer.data = text_of(body);
@@ -155,8 +155,8 @@ static void say_to(struct script *script, uint64_t id, int status, int64_t retry
 /* Answers those in flight now, not those sent in their place. */
 static void answer_all(struct script *script, int status)
 {
-    for (uint32_t left = script->flies; left > 0; left--)
-        say_to(script, script->flying[0], status, 0);
+    for (uint32_t left = script->n_in_flight; left > 0; left--)
+        say_to(script, script->in_flight[0], status, 0);
 }
 
 static void lose_one(struct script *script, uint64_t id, bool unsent)
@@ -165,14 +165,14 @@ static void lose_one(struct script *script, uint64_t id, bool unsent)
     const struct kube_answer failed = {
         .id = id, .piece = KUBE_FAILED, .unsent = unsent, .err = &err};
 
-    lands(script, id);
+    forget_request(script, id);
     outbox_answer(script->outbox, script->now, &failed);
 }
 
 static void lose_all(struct script *script)
 {
-    for (uint32_t left = script->flies; left > 0; left--)
-        lose_one(script, script->flying[0], false);
+    for (uint32_t left = script->n_in_flight; left > 0; left--)
+        lose_one(script, script->in_flight[0], false);
 }
 
 static void lose(struct script *script, bool unsent)
@@ -275,7 +275,7 @@ SCRIPT_TEST(answer__is_ignored_beyond_its_limit)
     answer.data = TEXT("\"}}"); /* short enough to fit again */
     outbox_answer(script->outbox, script->now, &answer);
     answer.piece = KUBE_DONE;
-    lands(script, answer.id);
+    forget_request(script, answer.id);
     outbox_answer(script->outbox, script->now, &answer);
     ends(script, OUTCOME_UNKNOWN);
 }
@@ -487,8 +487,8 @@ SCRIPT_TEST(events__are_limited_in_flight_and_dropped_beyond_the_queue)
         outbox_event(script->outbox, &facts);
     step(script);
     assert_int_equal(script->started, FLOW_SIDE_MAX);
-    while (script->flies > 0) {
-        assert_true(script->flies <= FLOW_SIDE_MAX);
+    while (script->n_in_flight > 0) {
+        assert_true(script->n_in_flight <= FLOW_SIDE_MAX);
         answer_all(script, 201);
         step(script);
     }
@@ -518,9 +518,9 @@ static void burst(struct script *script, int64_t deadline_ms)
 SCRIPT_TEST(burst__is_sent_in_windows_and_once)
 {
     burst(script, script->now + 60000);
-    assert_int_equal(script->flies, FLOW_WINDOW_FIRST);
-    while (script->flies > 0) {
-        assert_true(script->flies <= FLOW_WINDOW_MAX);
+    assert_int_equal(script->n_in_flight, FLOW_WINDOW_FIRST);
+    while (script->n_in_flight > 0) {
+        assert_true(script->n_in_flight <= FLOW_WINDOW_MAX);
         script->now += 20;
         answer_all(script, 201);
         step(script);
@@ -533,7 +533,7 @@ SCRIPT_TEST(burst__is_sent_in_windows_and_once)
 SCRIPT_TEST(burst__is_bound_once_by_a_slow_server)
 {
     burst(script, script->now + 60000);
-    for (int i = 0; i < 100 && script->flies > 0; i++) {
+    for (int i = 0; i < 100 && script->n_in_flight > 0; i++) {
         for (int k = 0; k < 9; k++) {
             script->now += 50;
             step(script);
@@ -546,18 +546,18 @@ SCRIPT_TEST(burst__is_bound_once_by_a_slow_server)
     assert_int_equal(script->outcomes[OUTCOME_BOUND], BURST);
 }
 
-/* The server accepts fifty per second, and tells the others when to retry. */
+/* The server accepts fifty per second, and the others get Retry-After. */
 SCRIPT_TEST(burst__is_bound_at_the_rate_of_a_server_that_answers_429)
 {
     uint32_t refused = 0;
 
     burst(script, script->now + 600000);
     for (int seconds = 0; script->results < BURST && seconds < 600; seconds++) {
-        for (int taken = 0; script->flies > 0; taken++) {
+        for (int taken = 0; script->n_in_flight > 0; taken++) {
             if (taken < 50) {
-                say_to(script, script->flying[0], 201, 0);
+                say_to(script, script->in_flight[0], 201, 0);
             } else {
-                say_to(script, script->flying[0], 429, 1);
+                say_to(script, script->in_flight[0], 429, 1);
                 refused++;
             }
             step(script);
@@ -604,7 +604,7 @@ SCRIPT_TEST(binding__has_no_second_try_while_the_first_may_be_answered)
 SCRIPT_TEST(retry_budget__limits_retries_of_lost_connections)
 {
     burst(script, script->now + 60000);
-    while (script->flies > 0 && script->started < 1000) {
+    while (script->n_in_flight > 0 && script->started < 1000) {
         answer_all(script, 201);
         step(script);
     }

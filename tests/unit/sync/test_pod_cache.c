@@ -130,7 +130,7 @@ POD_CACHE_TEST(signature__is_verified_over_uid_node_and_allocation)
         pod_cache_put(pods, &row[i], &rules, 1);
         assert_int_equal(signer_of(pods).is_verified, i == 0);
         assert_int_equal(signer_of(pods).key, i < 4 ? signer.key.number : 0);
-        assert_int_equal(row[i].signature_verdict, SIGNATURE_UNCHECKED); /* it was borrowed */
+        assert_int_equal(row[i].signature_verdict, SIGNATURE_UNCHECKED); /* the pod is borrowed */
         pod_cache_remove(pods, "u1");
     }
     assert_int_equal(signer_of(pods).key, 0);
@@ -231,7 +231,7 @@ static void put_bound(struct pod_cache *pods, const char *uid, enum pod_annotati
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
-/* A Binding of ours has the annotation, so whoever bound a pod without one did not ask us. */
+/* A Binding of ours has the annotation: a pod without one was bound by another scheduler. */
 POD_CACHE_TEST(scheduler__is_kept_for_a_pod_bound_by_another)
 {
     CLEANUP(arena_done) struct arena arena;
@@ -396,7 +396,7 @@ static void wants_cpu(struct pod_cache *pods, const char *uid, int64_t cpu_milli
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
-/* A bind is judged by the request of the record. */
+/* A bind is evaluated with the request of the record. */
 POD_CACHE_TEST(request__has_its_own_host_beside_equal_shares)
 {
     static const int64_t mib = INT64_C(1024) * 1024;

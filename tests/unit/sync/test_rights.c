@@ -1,4 +1,4 @@
-/* Rights are checked only when somebody asks for them, and the answer is true at that time. */
+/* Rights are reviewed only when they are asked for, and the answer is true at that time. */
 #include <stdio.h>
 #include <string.h>
 

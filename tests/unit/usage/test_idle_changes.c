@@ -1,4 +1,4 @@
-/* Of what became idle the newest waits for the writer, within a bound, and no failure loses it. */
+/* The newest idle change of a share waits for the writer, within a bound; no failure loses it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,14 +55,14 @@ static void assert_taken(struct idle_changes *changes, struct took *took, const 
     assert_string_equal(is, should);
 }
 
-static void forget(struct took *took)
+static void took_done(struct took *took)
 {
     arena_done(&took->arena);
 }
 
 static void assert_takes(struct idle_changes *changes, const char *should)
 {
-    CLEANUP(forget) struct took took;
+    CLEANUP(took_done) struct took took;
 
     assert_taken(changes, &took, should);
 }
@@ -106,7 +106,7 @@ TEST(idle_changes__put_back_are_older_than_later_ones)
     put(changes, share("n2", "b", 0));
     put(changes, all_of("n3"));
     idle_changes_put_back(changes, took.idle, took.count);
-    forget(&took); /* the names were copied */
+    took_done(&took); /* the names were copied */
     assert_takes(changes, "n1/ 0, n1/a 1, n2/b 0, n3/ 0, n4/d 4");
     idle_changes_free(changes);
 }
@@ -131,7 +131,7 @@ TEST(idle_changes__refuse_other_shares_when_full)
         arena_init(&took.arena);
         took.count = idle_changes_take(changes, took.idle, ARRAY_LEN(took.idle), &took.arena);
         count += took.count;
-        forget(&took);
+        took_done(&took);
     } while (took.count > 0 && count <= IDLE_CHANGES_MAX + 2);
     assert_int_equal(count, IDLE_CHANGES_MAX + 2);
     idle_changes_free(changes);

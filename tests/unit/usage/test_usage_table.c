@@ -1,4 +1,4 @@
-/* Who may report is what the Nodes show now, and no report is taken twice. */
+/* A node reports with the key that its Node shows now, and no report counts twice. */
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +104,7 @@ CORE_TEST(report_numbers__rise_for_each_key)
     const struct measured *measured = usage_table_measured(book, TEXT("n1"));
     assert_non_null(measured);
     usage_table_node_gone(book, "n1");
-    assert_int_equal(measured->shares, 0); /* still there for whoever looks at it */
+    assert_int_equal(measured->shares, 0); /* a reader still holds it */
     measured_unref(measured);
     assert_int_equal(usage_table_version(book), 4);
     usage_table_free(book);
@@ -150,19 +150,19 @@ static struct counting count_from(struct core_fixture *core, int64_t bound_ms)
     return count_on(core, bound_ms);
 }
 
-/* The agent tells of the last minutes: containers c0 and c1 of pod a, each on the GPU it holds. */
+/* The agent reports the last minutes: containers c0 and c1 of pod a, each on the GPU it holds. */
 static void report_of(struct counting *counting, int64_t wall_ms, uint32_t seconds, int32_t milli,
                       int32_t mib)
 {
     const struct allocation *pod = ledger_find(counting->core->ledger, TEXT("a"));
     struct usage_gpu gpu[2] = {{.milli = milli, .mib = mib}, {.milli = 30, .mib = 100}};
     struct usage_container container[2];
-    struct usage_pod told = {.uid = TEXT("a"), .containers = 2, .container = container};
+    struct usage_pod usage = {.uid = TEXT("a"), .containers = 2, .container = container};
     const struct usage_report report = {.node = TEXT("n1"),
                                         .number = ++counting->number,
                                         .seconds = seconds,
                                         .pods = 1,
-                                        .pod = &told};
+                                        .pod = &usage};
     const struct measured_how how = {.now_ms = wall_ms};
     uint32_t unknown;
 
@@ -222,7 +222,7 @@ CORE_TEST(usage_seconds__are_counted_once_and_not_for_lost_reports)
     assert_int_equal(hour[1].is.milli_s, 280 * 300); /* both containers, of the charge of both */
     assert_int_equal(hour[1].is.mib_s, 1100 * 300);
     assert_int_equal(hour[1].is.of_mib_s, 8191 * 300);
-    /* The next one tells of ten minutes, five of which were counted, and a bit. */
+    /* The next one reports ten minutes, five of which were counted, and a bit. */
     report_after(&counting, 5 * MINUTE + 500, noon + 10 * MINUTE + 500, 600, 0, 0);
     (void)hours(&counting, hour);
     assert_int_equal(hour[1].seconds, 300);

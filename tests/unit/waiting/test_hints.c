@@ -552,7 +552,7 @@ SCENE_TEST(wake__evaluates_as_filter_does)
     }
 }
 
-struct crowd {
+struct changer {
     struct scene *scene;
     atomic_bool over;
 };
@@ -560,32 +560,32 @@ struct crowd {
 /* Kinds of requests come and go all the time. */
 static void *come_and_go(void *user)
 {
-    struct crowd *crowd = user;
+    struct changer *changer = user;
 
-    for (int i = 0; !atomic_load(&crowd->over); i++) {
+    for (int i = 0; !atomic_load(&changer->over); i++) {
         const char *uid = uid_of("pod", i % 200);
         if (i % 3 == 0)
-            make_offer(crowd->scene, uid, i);
+            make_offer(changer->scene, uid, i);
         else
-            refuse(crowd->scene, uid, (uint32_t)(1 + i % 70), i);
+            refuse(changer->scene, uid, (uint32_t)(1 + i % 70), i);
         if (i % 5 == 0)
-            hints_fits(crowd->scene->hints, text_of(uid));
+            hints_fits(changer->scene->hints, text_of(uid));
     }
     return NULL;
 }
 
 SCENE_TEST(request_classes__may_change_during_a_search)
 {
-    struct crowd crowd = {.scene = scene};
+    struct changer changer = {.scene = scene};
     pthread_t thread[2];
 
     for (size_t i = 0; i < ARRAY_LEN(thread); i++)
-        assert_int_equal(pthread_create(&thread[i], NULL, come_and_go, &crowd), 0);
+        assert_int_equal(pthread_create(&thread[i], NULL, come_and_go, &changer), 0);
     for (int i = 0; i < 3000; i++) {
         (void)would_fit(scene, i);
         (void)late(scene, i, 0);
     }
-    atomic_store(&crowd.over, true);
+    atomic_store(&changer.over, true);
     for (size_t i = 0; i < ARRAY_LEN(thread); i++)
         assert_int_equal(pthread_join(thread[i], NULL), 0);
     for (int i = 0; i < 200; i++)

@@ -98,7 +98,7 @@ FIXTURE_TEST(simulated_names__go_first)
     assert_true(schedulers_serves(schedulers, "gpu"));
     assert_false(schedulers_serves(schedulers, "never-seen"));
     ask_made_up(schedulers, ASK_NAMES, 2000);
-    /* One that asked had to go: now nobody is said never to have asked. */
+    /* A scheduler that asked had to go: now every name counts as one that asked. */
     assert_true(schedulers_serves(schedulers, "gpu"));
     assert_true(schedulers_serves(schedulers, "never-seen"));
 }
