@@ -605,6 +605,18 @@ void fixture_api(struct app_fixture *fixture, const char *method, const char *pa
     must(status < 300);
 }
 
+static const char pods_folder[] = "/api/v1/namespaces/default/pods";
+static const char nodes_folder[] = "/api/v1/nodes";
+
+/* FOLDER/NAME and what follows; valid until the next call. */
+static const char *path_of(const char *folder, const char *name, const char *suffix)
+{
+    static char path[256];
+
+    (void)snprintf(path, sizeof path, "%s/%s%s", folder, name, suffix);
+    return path;
+}
+
 void fixture_get(struct app_fixture *fixture, const char *path, struct strbuf *out)
 {
     must(ask(fixture, "GET", path, "", out) == 200);
@@ -624,7 +636,7 @@ void fixture_pod_of(struct app_fixture *fixture, const char *name, const char *l
                    "\"name\":\"c\",\"image\":\"none\",\"resources\":{\"limits\":{%s},"
                    "\"requests\":{%s}}}]},\"status\":{\"phase\":\"Pending\"}}",
                    name, annotations != NULL ? annotations : "", where, limits, limits);
-    fixture_api(fixture, "POST", "/api/v1/namespaces/default/pods", body);
+    fixture_api(fixture, "POST", pods_folder, body);
 }
 
 static void post_pod(struct app_fixture *fixture, const char *name, const char *milli,
@@ -661,18 +673,13 @@ void fixture_bound_pod(struct app_fixture *fixture, const char *name, const char
     post_pod(fixture, name, limits, node);
 }
 
-static const char pods_folder[] = "/api/v1/namespaces/default/pods";
-static const char nodes_folder[] = "/api/v1/nodes";
-
 static void patch(struct app_fixture *fixture, const char *folder, const char *name,
                   const char *before, const char *members, const char *behind)
 {
-    char path[256];
     char body[1024];
 
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
     (void)snprintf(body, sizeof body, "%s%s%s", before, members, behind);
-    fixture_api(fixture, "PATCH", path, body);
+    fixture_api(fixture, "PATCH", path_of(folder, name, ""), body);
 }
 
 void fixture_annotate(struct app_fixture *fixture, const char *name, const char *annotations)
@@ -700,38 +707,26 @@ void fixture_change_pod(struct app_fixture *fixture, const char *name, const cha
     patch(fixture, pods_folder, name, "{\"spec\":{", spec, "}}");
 }
 
-static void delete_pod(struct app_fixture *fixture, const char *name, int grace_s)
-{
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s?gracePeriodSeconds=%d",
-                   name, grace_s);
-    fixture_api(fixture, "DELETE", path, "");
-}
-
 void fixture_delete_pod(struct app_fixture *fixture, const char *name)
 {
-    delete_pod(fixture, name, 0);
+    fixture_api(fixture, "DELETE", path_of(pods_folder, name, "?gracePeriodSeconds=0"), "");
 }
 
 void fixture_terminate_pod(struct app_fixture *fixture, const char *name)
 {
-    delete_pod(fixture, name, 30);
+    fixture_api(fixture, "DELETE", path_of(pods_folder, name, "?gracePeriodSeconds=30"), "");
 }
 
 void fixture_end_pod(struct app_fixture *fixture, const char *name)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s/status", name);
-    fixture_api(fixture, "PATCH", path, "{\"status\":{\"phase\":\"Succeeded\"}}");
+    fixture_api(fixture, "PATCH", path_of(pods_folder, name, "/status"),
+                "{\"status\":{\"phase\":\"Succeeded\"}}");
 }
 
 void fixture_node(struct app_fixture *fixture, const char *name, const char *milli)
 {
-    char path[256];
-    char body[1024];
     CLEANUP(strbuf_done) struct strbuf out;
+    char body[1024];
 
     (void)snprintf(
         body, sizeof body,
@@ -740,10 +735,9 @@ void fixture_node(struct app_fixture *fixture, const char *name, const char *mil
         "\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"%s\"},"
         "\"allocatable\":{\"nvidia.com/vgpu\":\"%s\"}}}",
         name, milli, milli);
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", name);
     strbuf_init(&out);
-    if (ask(fixture, "PATCH", path, body, &out) == 404)
-        fixture_api(fixture, "POST", "/api/v1/nodes", body);
+    if (ask(fixture, "PATCH", path_of(nodes_folder, name, "/status"), body, &out) == 404)
+        fixture_api(fixture, "POST", nodes_folder, body);
 }
 
 static void add_gpus(struct strbuf *out, const char *uuids)
@@ -760,7 +754,6 @@ void fixture_node_with(struct app_fixture *fixture, const char *name, const char
 {
     CLEANUP(strbuf_done) struct strbuf body;
     CLEANUP(strbuf_done) struct strbuf out;
-    char path[256];
 
     strbuf_init(&body);
     strbuf_init(&out);
@@ -769,32 +762,26 @@ void fixture_node_with(struct app_fixture *fixture, const char *name, const char
     strbuf_str(&body, "\"annotations\":{\"milligpu.io/gpus\":\"[");
     add_gpus(&body, uuids);
     strbuf_str(&body, "]\"}}}");
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
-    if (ask(fixture, "PATCH", path, body.data, &out) == 404)
-        fixture_api(fixture, "POST", "/api/v1/nodes", body.data);
+    if (ask(fixture, "PATCH", path_of(nodes_folder, name, ""), body.data, &out) == 404)
+        fixture_api(fixture, "POST", nodes_folder, body.data);
 }
 
 void fixture_delete_node(struct app_fixture *fixture, const char *name)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", name);
-    fixture_api(fixture, "DELETE", path, "");
+    fixture_api(fixture, "DELETE", path_of(nodes_folder, name, ""), "");
 }
 
 /* Node and uid of a pod; false if it is not there. */
 static bool look(struct app_fixture *fixture, const char *name, char node[256], char uid[256])
 {
-    char path[256];
     CLEANUP(arena_done) struct arena arena;
     CLEANUP(strbuf_done) struct strbuf out;
     struct pod pod;
     struct err err;
 
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", name);
     strbuf_init(&out);
     arena_init(&arena);
-    const int status = ask(fixture, "GET", path, "", &out);
+    const int status = ask(fixture, "GET", path_of(pods_folder, name, ""), "", &out);
     if (status == 200) {
         must(pod_decode((struct text){out.data, out.len}, &fixture->app.rules.wire_rules, &arena,
                         &pod, &err) == 0);
@@ -869,10 +856,7 @@ const char *fixture_filter_of(struct app_fixture *fixture, const char *object, c
 
 void fixture_object(struct app_fixture *fixture, const char *pod, struct strbuf *out)
 {
-    char path[256];
-
-    (void)snprintf(path, sizeof path, "/api/v1/namespaces/default/pods/%s", pod);
-    fixture_get(fixture, path, out);
+    fixture_get(fixture, path_of(pods_folder, pod, ""), out);
 }
 
 const char *fixture_filter(struct app_fixture *fixture, const char *pod, const char *names)

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
-#include "milligpu/run/metric.h"
 #include "milligpu/spine/event_budget.h"
 #include "milligpu/sync/pod_cache.h"
 
+#include "support/metric_sum.h"
 #include "support/test.h"
 #include "support_fixture.h"
 
@@ -36,19 +36,11 @@ static size_t count(struct app_fixture *fixture, const char *words)
     return found;
 }
 
-static void sum(void *user, const char *labels, int64_t value)
-{
-    if (strstr(labels, "failed") == NULL && strstr(labels, "dropped") == NULL)
-        *(int64_t *)user += value;
-}
-
 /* Events that reached the API server since the program started, whether they were new or not. */
 static int64_t sent(void)
 {
-    int64_t all = 0;
-
-    metric_each(M_EVENTS, &all, sum);
-    return all;
+    return metric_sum(M_EVENTS, "") - metric_sum(M_EVENTS, "failed") -
+           metric_sum(M_EVENTS, "dropped");
 }
 
 APP_TEST(advice__reports_a_tiny_amount_in_one_event_although_it_is_placed)

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/run/metric.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/waiting/hints.h"
 
+#include "support/metric_sum.h"
 #include "support/test.h"
 #include "support_fixture.h"
 
@@ -74,28 +74,7 @@ static void assert_refused_once(struct app_fixture *fixture, const char *pod)
     assert_int_equal(verdict.reason, REASON_ROOM);
 }
 
-struct series {
-    const char *labels;
-    int64_t value;
-};
-
-static void add_series(void *user, const char *labels, int64_t value)
-{
-    struct series *series = user;
-
-    if (strcmp(labels, series->labels) == 0)
-        series->value += value;
-}
-
-static int64_t counted(enum metric_id id, const char *labels)
-{
-    struct series series = {labels, 0};
-
-    metric_each(id, &series, add_series);
-    return series.value;
-}
-
-#define FILTERS(outcome) counted(M_WEBHOOK_REQUESTS, "verb=\"filter\",outcome=\"" outcome "\"")
+#define FILTERS(outcome) metric_sum(M_WEBHOOK_REQUESTS, "verb=\"filter\",outcome=\"" outcome "\"")
 
 /* Both GPUs are full, and filter refused "a". */
 static void let_one_wait(struct app_fixture *fixture)
@@ -123,10 +102,10 @@ APP_TEST(scale_up__leaves_the_verdict_alone)
 APP_TEST(scale_down__leaves_the_verdict_alone)
 {
     let_one_wait(fixture);
-    const int64_t refused = counted(M_REFUSALS, "reason=\"room\"");
+    const int64_t refused = metric_sum(M_REFUSALS, "reason=\"room\"");
     (void)simulate(fixture, "a", NODE_OF("n1") "," NODE_OF("n2"));
     assert_refused_once(fixture, "a");
-    assert_int_equal(counted(M_REFUSALS, "reason=\"room\""), refused);
+    assert_int_equal(metric_sum(M_REFUSALS, "reason=\"room\""), refused);
     (void)simulate(fixture, "on-1", NODE_OF("n2"));
     assert_false(verdict_of(fixture, "on-1").known);
     assert_int_equal(hints_waiting(fixture->app.hints), 1);

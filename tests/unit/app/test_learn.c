@@ -8,24 +8,15 @@
 
 #include "milligpu/core/rank/policy.h"
 #include "milligpu/core/rules/tally.h"
-#include "milligpu/run/metric.h"
 #include "milligpu/writer/writer.h"
 
+#include "support/metric_sum.h"
 #include "support/test.h"
 #include "support_fixture.h"
 
-static void add_up(void *user, const char *labels, int64_t value)
-{
-    (void)labels;
-    *(int64_t *)user += value;
-}
-
 static int64_t counted(void)
 {
-    int64_t pods = 0;
-
-    metric_each(M_WORKLOAD_PODS, &pods, add_up);
-    return pods;
+    return metric_sum(M_WORKLOAD_PODS, "");
 }
 
 static void take_up(struct app_fixture *fixture, const char *policy)

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/metric.h"
 #include "milligpu/webhook/score_caches.h"
 
+#include "support/metric_sum.h"
 #include "support/test.h"
 #include "support_fixture.h"
 
@@ -150,25 +150,16 @@ static struct app_fixture *daemon_of(const char *policy)
     return fixture;
 }
 
-static void first_value(void *user, const char *labels, int64_t value)
-{
-    struct score_cache_counts *counts = user;
-
-    if (strcmp(labels, "outcome=\"found\"") == 0)
-        counts->found = (uint64_t)value;
-    if (strcmp(labels, "outcome=\"made\"") == 0)
-        counts->made = (uint64_t)value;
-}
-
 /* The metrics, since the last call. */
 static struct score_cache_counts scored(void)
 {
     static struct score_cache_counts before;
-    struct score_cache_counts now = {0};
-
-    metric_each(M_JUDGED_NODES, &now, first_value);
+    const struct score_cache_counts now = {
+        .found = (uint64_t)metric_sum(M_JUDGED_NODES, "outcome=\"found\""),
+        .made = (uint64_t)metric_sum(M_JUDGED_NODES, "outcome=\"made\"")};
     const struct score_cache_counts since = {.found = now.found - before.found,
                                              .made = now.made - before.made};
+
     before = now;
     return since;
 }

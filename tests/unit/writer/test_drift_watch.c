@@ -3,14 +3,13 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
-#include "milligpu/run/log.h"
-#include "milligpu/run/metric.h"
 
 #include "support/core_fixture.h"
+#include "support/logged.h"
+#include "support/metric_sum.h"
 #include "support/test.h"
 #include "writer/drift_watch.h"
 
@@ -34,6 +33,7 @@ struct scene {
     struct drift_watch *watch;
     const struct request *all_gpus;
     int64_t now_ms;
+    int64_t wall_ms;
 };
 
 static int set_up(void **state)
@@ -133,22 +133,6 @@ static uint32_t look(struct scene *scene)
     return steps;
 }
 
-static void add_value(void *user, const char *labels, int64_t value)
-{
-    int64_t *sum = user;
-
-    assert_non_null(strstr(labels, "kind="));
-    *sum += value;
-}
-
-static int64_t exposed(void)
-{
-    int64_t sum = 0;
-
-    metric_each(M_DRIFT, &sum, add_value);
-    return sum;
-}
-
 SCENE_TEST(drift__is_forgotten_in_one_pass_when_all_heals)
 {
     struct drift_watch_work work;
@@ -158,7 +142,7 @@ SCENE_TEST(drift__is_forgotten_in_one_pass_when_all_heals)
     drift_watch_work(scene->watch, &work);
     assert_int_equal(work.nodes, NODES);
     assert_int_equal(work.drifts, 0);
-    assert_int_equal(exposed(), 0);
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), 0);
 
     for (uint32_t i = 0; i < NODES; i++)
         lose_node(scene, i);
@@ -166,7 +150,7 @@ SCENE_TEST(drift__is_forgotten_in_one_pass_when_all_heals)
     drift_watch_work(scene->watch, &work);
     assert_int_equal(work.nodes, 2 * NODES);
     assert_int_equal(work.drifts, DRIFTS);
-    assert_int_equal(exposed(), DRIFTS);
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), DRIFTS);
 
     for (uint32_t i = 0; i < NODES; i++)
         show_node(scene, i);
@@ -174,7 +158,7 @@ SCENE_TEST(drift__is_forgotten_in_one_pass_when_all_heals)
     drift_watch_work(scene->watch, &work);
     assert_int_equal(work.nodes, 3 * NODES);
     assert_int_equal(work.drifts, 2 * DRIFTS); /* each once when it came and once when it went */
-    assert_int_equal(exposed(), 0);
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), 0);
 }
 
 SCENE_TEST(drift_look__visits_the_changed_nodes_only)
@@ -191,11 +175,11 @@ SCENE_TEST(drift_look__visits_the_changed_nodes_only)
     drift_watch_work(scene->watch, &after);
     assert_int_equal(after.nodes - before.nodes, 2);
     assert_int_equal(after.drifts - before.drifts, 2 * (GPUS + 1));
-    assert_int_equal(exposed(), 2 * (GPUS + 1));
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), 2 * (GPUS + 1));
 
     show_node(scene, 7);
     (void)look(scene);
-    assert_int_equal(exposed(), GPUS + 1);
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), GPUS + 1);
     (void)look(scene); /* nothing changed */
     drift_watch_work(scene->watch, &after);
     assert_int_equal(after.nodes - before.nodes, 3);
@@ -212,33 +196,20 @@ static void adopt(struct scene *scene, uint32_t pods, const char *prefix, int64_
     }
 }
 
-/* Returns the lines that a look at wall_ms logs. */
-static char *logged_by_look(struct scene *scene, int64_t wall_ms)
+static void log_one_look(void *user)
 {
-    FILE *caught = tmpfile();
-    const int kept = dup(STDERR_FILENO);
-    static char text[65536];
+    struct scene *scene = user;
 
-    must(caught != NULL && kept >= 0 && dup2(fileno(caught), STDERR_FILENO) >= 0);
-    log_set(LOG_INFO, false);
     view_publish(scene->app.view, ledger_publish(scene->core.ledger, NULL, 0));
     scene->now_ms += LOOK_MS;
-    drift_watch_step(scene->watch, scene->now_ms, wall_ms);
-    log_set(LOG_ERROR, false);
-    must(dup2(kept, STDERR_FILENO) == STDERR_FILENO && close(kept) == 0);
-    must(fseek(caught, 0, SEEK_SET) == 0);
-    text[fread(text, 1, sizeof text - 1, caught)] = '\0';
-    must(fclose(caught) == 0);
-    return text;
+    drift_watch_step(scene->watch, scene->now_ms, scene->wall_ms);
 }
 
-static size_t count_of(const char *text, const char *word)
+/* Returns the lines that a look at wall_ms logs. */
+static const char *logged_by_look(struct scene *scene, int64_t wall_ms)
 {
-    size_t count = 0;
-
-    for (; (text = strstr(text, word)) != NULL; text += strlen(word))
-        count++;
-    return count;
+    scene->wall_ms = wall_ms;
+    return logged(LOG_INFO, log_one_look, scene);
 }
 
 /* A cluster whose pods were there first: one line at each start, also if they came just now. */
@@ -304,9 +275,9 @@ SCENE_TEST(drift__goes_with_its_node)
     fill_node(scene, 1);
     lose_node(scene, 1);
     (void)look(scene);
-    assert_int_equal(exposed(), GPUS + 1);
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), GPUS + 1);
     run(scene, &release);
     show_node(scene, 2);
     (void)look(scene);
-    assert_int_equal(exposed(), 0);
+    assert_int_equal(metric_sum(M_DRIFT, "kind="), 0);
 }
