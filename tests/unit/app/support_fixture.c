@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
+#include "milligpu/core/ledger/reconcile.h"
 #include "milligpu/daemon/assembly.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/kube/kube.h"
@@ -869,6 +870,15 @@ const char *fixture_filter(struct app_fixture *fixture, const char *pod, const c
     return answer;
 }
 
+bool fixture_fits(struct app_fixture *fixture, const char *pod, const char *node)
+{
+    char names[64];
+
+    fixture_run(fixture);
+    (void)snprintf(names, sizeof names, "\"NodeNames\":[\"%s\"]", node);
+    return strstr(fixture_filter(fixture, pod, node), names) != NULL;
+}
+
 struct fixture_call *fixture_bind_begin(struct app_fixture *fixture, const char *pod,
                                         const char *node)
 {
@@ -955,4 +965,25 @@ size_t fixture_allocations(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     return snapshot->allocations;
+}
+
+struct drift_count {
+    const char *kind;
+    uint32_t count;
+};
+
+static void count_drift(void *user, const struct drift *drift)
+{
+    struct drift_count *counted = user;
+
+    counted->count += counted->kind == NULL || strcmp(drift->kind, counted->kind) == 0;
+}
+
+uint32_t fixture_drifts(struct app_fixture *fixture, const char *node, const char *kind)
+{
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
+    struct drift_count counted = {kind, 0};
+
+    drift_of(snapshot_node(snapshot, text_of(node)), &counted, count_drift);
+    return counted.count;
 }

@@ -189,6 +189,8 @@ const char *fixture_filter(struct app_fixture *fixture, const char *pod, const c
 /* The same for a pod as it was seen earlier: fixture_object() shows it. */
 void fixture_object(struct app_fixture *fixture, const char *pod, struct strbuf *out);
 const char *fixture_filter_of(struct app_fixture *fixture, const char *object, const char *names);
+/* Runs; does filter name this node alone when it is asked about it? */
+bool fixture_fits(struct app_fixture *fixture, const char *pod, const char *node);
 struct fixture_call *fixture_bind_begin(struct app_fixture *fixture, const char *pod,
                                         const char *node);
 /* begin, run, and the Error text ("" is success). */
@@ -203,6 +205,8 @@ uint32_t fixture_taken(struct app_fixture *fixture,
                        const char *node); /* milli, bound and reserved */
 uint32_t fixture_reserved(struct app_fixture *fixture, const char *node);
 size_t fixture_allocations(struct app_fixture *fixture);
+/* The drifts of a node; kind NULL: of any kind. */
+uint32_t fixture_drifts(struct app_fixture *fixture, const char *node, const char *kind);
 /* The text contains this part. */
 #define assert_says(text, part)                                                                    \
     do {                                                                                           \

@@ -142,14 +142,6 @@ static void vouch_becomes(struct app_fixture *fixture, const char *node, enum vo
     assert_int_equal(vouch_of(fixture, node), vouch);
 }
 
-static bool fits(struct app_fixture *fixture, const char *pod, const char *node)
-{
-    char names[64];
-
-    (void)snprintf(names, sizeof names, "\"NodeNames\":[\"%s\"]", node);
-    return strstr(fixture_filter(fixture, pod, node), names) != NULL;
-}
-
 static void to_informer(void *user, const struct kube_answer *answer)
 {
     struct app_fixture *fixture = user;
@@ -199,7 +191,7 @@ static int set_up_empty(void **state)
 FIXTURE_TEST(vouch__closes_a_node_without_a_ready_agent_and_keeps_its_pods)
 {
     assert_string_equal(fixture_bind(fixture, "a", "n"), "");
-    assert_true(fits(fixture, "b", "n"));
+    assert_true(fixture_fits(fixture, "b", "n"));
     ready(fixture, "agent-n", "False");
     vouch_becomes(fixture, "n", VOUCH_NOT_READY);
     assert_says(fixture_bind(fixture, "b", "n"), "agent");
@@ -223,7 +215,7 @@ FIXTURE_TEST(vouch__closes_a_node_without_a_ready_agent_and_keeps_its_pods)
 /* It was offered before, and the event came in between. */
 FIXTURE_TEST(bind__is_refused_behind_the_event_that_closed_the_node)
 {
-    assert_true(fits(fixture, "b", "n"));
+    assert_true(fixture_fits(fixture, "b", "n"));
     ready(fixture, "agent-n", "False");
     (void)informer_step(fixture->parts.informer, fixture->now_ms);
     fixture->watch.ops.poll(fixture->watch.ops.ctx, 0, fixture, to_informer);
@@ -236,8 +228,7 @@ FIXTURE_TEST(bind__is_refused_behind_the_event_that_closed_the_node)
 FIXTURE_TEST(vouch__opens_the_node_and_wakes_when_the_agent_is_ready_again)
 {
     ready(fixture, "agent-n", "False");
-    fixture_run(fixture);
-    assert_false(fits(fixture, "b", "n"));
+    assert_false(fixture_fits(fixture, "b", "n"));
     fixture_pass(fixture, 5000);
     ready(fixture, "agent-n", "Unknown"); /* as the node controller says */
     assert_woken(fixture, 5000, 0);
@@ -251,8 +242,7 @@ FIXTURE_TEST(vouch__coalesces_the_wake_ups_of_a_flapping_agent)
     enum { FLAPS = 200, WAKE_UP_MS = 250 };
 
     ready(fixture, "agent-n", "False");
-    fixture_run(fixture);
-    assert_false(fits(fixture, "b", "n"));
+    assert_false(fixture_fits(fixture, "b", "n"));
     fixture_pass(fixture, 5000);
     const uint32_t wake_ups = fixture->wake_ups;
     const uint32_t commits = fixture->commits;
@@ -337,10 +327,9 @@ FIXTURE_TEST(vouch__needs_a_new_agent_on_a_recreated_node)
     assert_int_equal(table(fixture), 1); /* the pod is still there */
     gpu_node(fixture, "n", "GPU-n");
     vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
-    assert_false(fits(fixture, "b", "n"));
+    assert_false(fixture_fits(fixture, "b", "n"));
     claim(fixture, "agent-n", "n");
-    fixture_run(fixture);
-    assert_true(fits(fixture, "b", "n"));
+    assert_true(fixture_fits(fixture, "b", "n"));
     fixture_delete_node(fixture, "n");
     pod_ends(fixture, "agent-n", 0);
     fixture_run(fixture);
@@ -365,23 +354,20 @@ EMPTY_TEST(vouch__closes_other_nodes_at_the_first_agent)
     gpu_node(fixture, "m", "GPU-m");
     fixture_node(fixture, "unselected", "1000");
     fixture_show_pod(fixture, "a", "300");
-    assert_true(fits(fixture, "a", "n") && fits(fixture, "a", "m"));
+    assert_true(fixture_fits(fixture, "a", "n") && fixture_fits(fixture, "a", "m"));
     agent_pod(fixture, "agent-m", "m", "False");
     vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
     assert_int_equal(vouch_of(fixture, "m"), VOUCH_NO_AGENT);
-    assert_false(fits(fixture, "a", "n") || fits(fixture, "a", "m"));
-    assert_true(fits(fixture, "a", "unselected"));
+    assert_false(fixture_fits(fixture, "a", "n") || fixture_fits(fixture, "a", "m"));
+    assert_true(fixture_fits(fixture, "a", "unselected"));
     /* A node that an autoscaler adds waits for its agent. */
     gpu_node(fixture, "late", "GPU-late");
-    fixture_run(fixture);
-    assert_false(fits(fixture, "a", "late"));
+    assert_false(fixture_fits(fixture, "a", "late"));
     agent_pod(fixture, "agent-late", "late", "False");
     claim(fixture, "agent-late", "late");
-    fixture_run(fixture);
-    assert_false(fits(fixture, "a", "late"));
+    assert_false(fixture_fits(fixture, "a", "late"));
     ready(fixture, "agent-late", "True");
-    fixture_run(fixture);
-    assert_true(fits(fixture, "a", "late"));
+    assert_true(fixture_fits(fixture, "a", "late"));
 }
 
 /* The pods of a Node outlive it in the ledger, and so may the agent's. */
@@ -421,7 +407,7 @@ FIXTURE_TEST(vouch__counts_the_annotation_of_agents_outside_of_pods)
     pod_ends(fixture, "agent-n", 0);
     fixture_run_until_idle(fixture);
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NONE);
-    assert_true(fits(fixture, "a", "n"));
+    assert_true(fixture_fits(fixture, "a", "n"));
     annotate(fixture, "null");
     vouch_becomes(fixture, "n", VOUCH_NO_AGENT);
 }
@@ -443,7 +429,7 @@ static void keeps_its_uuid(struct app_fixture *fixture)
     fixture_run(fixture);
     assert_only_gpu(fixture, "GPU-n");
     assert_int_equal(fixture_taken(fixture, "n"), 300);
-    assert_false(fits(fixture, "b", "n"));
+    assert_false(fixture_fits(fixture, "b", "n"));
     assert_string_not_equal(fixture_bind(fixture, "b", "n"), "");
 }
 
@@ -477,7 +463,7 @@ FIXTURE_TEST(agent_gpus__never_become_numbers)
         annotate(fixture, EMPTY ",\"milligpu.io/gpus\":" GPU_N);
         fixture_restart(fixture);
         fixture_run_until_idle(fixture);
-        assert_true(fits(fixture, "b", "n"));
+        assert_true(fixture_fits(fixture, "b", "n"));
         annotate(fixture, "null,\"milligpu.io/gpus\":null");
         keeps_its_uuid(fixture);
     }
@@ -491,7 +477,7 @@ static void a_number_is_granted_on_no_node_with_an_agent(struct app_fixture *fix
     fixture_pod(fixture, "a", "300");
     vouch_becomes(fixture, "n", VOUCH_NO_GPUS);
     assert_only_gpu(fixture, "n/gpu-0");
-    assert_false(fits(fixture, "a", "n"));
+    assert_false(fixture_fits(fixture, "a", "n"));
     assert_says(fixture_bind(fixture, "a", "n"), "agent");
     fixture_pass(fixture, 5000);
     fixture_annotate_node(fixture, "n", "\"milligpu.io/gpus\":" GPU_N);
@@ -540,7 +526,7 @@ EMPTY_TEST(agent_gpus__are_granted_by_number_as_set_after_a_restart)
         fixture_restart(fixture);
         fixture_run_until_idle(fixture);
         assert_int_equal(vouch_of(fixture, "n"), row[i].vouch);
-        assert_int_equal(fits(fixture, "a", "n"), row[i].vouch == VOUCH_NONE);
+        assert_int_equal(fixture_fits(fixture, "a", "n"), row[i].vouch == VOUCH_NONE);
     }
 }
 
@@ -700,12 +686,12 @@ FIXTURE_TEST(vouch__is_decided_by_the_first_lists_after_a_restart)
     ready(fixture, "agent-n", "False");
     assert_true(fixture_pass_until_ready(fixture, 60000));
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_NOT_READY);
-    assert_false(fits(fixture, "b", "n"));
+    assert_false(fixture_fits(fixture, "b", "n"));
     fixture_restart(fixture);
     pod_ends(fixture, "agent-n", 0);
     assert_true(fixture_pass_until_ready(fixture, 60000));
     assert_int_equal(vouch_of(fixture, "n"), VOUCH_GONE);
-    assert_false(fits(fixture, "b", "n"));
+    assert_false(fixture_fits(fixture, "b", "n"));
     assert_int_equal(fixture_taken(fixture, "n"), 300);
 }
 

@@ -30,12 +30,6 @@ static void offers(struct app_fixture *fixture, const char *capacity, const char
     fixture_api(fixture, "PATCH", "/api/v1/nodes/gpu/status", body);
 }
 
-static bool fits(struct app_fixture *fixture, const char *pod)
-{
-    fixture_run(fixture);
-    return strstr(fixture_filter(fixture, pod, "gpu"), "\"NodeNames\":[\"gpu\"]") != NULL;
-}
-
 static int set_up(void **state)
 {
     static const char *const no_nodes[] = {NULL};
@@ -67,7 +61,7 @@ FIXTURE_TEST(plugin__closes_the_node_until_it_returns_and_then_wakes)
     assert_says(fixture_filter(fixture, "b", "gpu"), "no GPU with 300 milli free");
     assert_says(fixture_bind(fixture, "b", "gpu"), "plugin");
     offers(fixture, "\"0\"", "\"0\""); /* kubelet forgets the plugin after five minutes */
-    assert_false(fits(fixture, "b"));
+    assert_false(fixture_fits(fixture, "b", "gpu"));
     assert_string_equal(fixture_where(fixture, "a"), "gpu");
     assert_int_equal(fixture_taken(fixture, "gpu"), 300);
     fixture_pass(fixture, 5000);
@@ -81,13 +75,13 @@ FIXTURE_TEST(plugin__is_replaced_by_an_agent_that_names_the_gpus)
 {
     fixture_pod(fixture, "b", "300");
     offers(fixture, "\"2\"", "\"0\"");
-    assert_false(fits(fixture, "b"));
+    assert_false(fixture_fits(fixture, "b", "gpu"));
     fixture_pass(fixture, 5000);
     fixture_annotate_node(fixture, "gpu",
                           "\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"[{\\\"uuid\\\":"
                           "\\\"GPU-a\\\",\\\"index\\\":0,\\\"mib\\\":81920}]\"");
     assert_woken(fixture, 2000, 1);
-    assert_true(fits(fixture, "b"));
+    assert_true(fixture_fits(fixture, "b", "gpu"));
 }
 
 /* A restart forgets the plugins that were seen; the setting says that one belongs there. */
@@ -98,16 +92,16 @@ FIXTURE_TEST(plugin__closes_the_node_after_a_restart_if_expected)
 
     fixture_pod(fixture, "b", "300");
     offers(fixture, "\"0\"", "\"0\"");
-    assert_false(fits(fixture, "b"));
+    assert_false(fixture_fits(fixture, "b", "gpu"));
     for (size_t i = 0; i < ARRAY_LEN(rule); i++) {
         fixture->settings.plugin = word[i];
         fixture_restart(fixture);
         fixture_run_until_idle(fixture);
         assert_int_equal(fixture->app.rules.inventory_rules.plugin, rule[i]);
-        assert_int_equal(fits(fixture, "b"), rule[i] != PLUGIN_EXPECT);
+        assert_int_equal(fixture_fits(fixture, "b", "gpu"), rule[i] != PLUGIN_EXPECT);
     }
     offers(fixture, "\"2\"", "\"0\"");
-    assert_true(fits(fixture, "b"));
+    assert_true(fixture_fits(fixture, "b", "gpu"));
 }
 
 FIXTURE_TEST(plugin__is_not_needed_on_a_node_without_one)
@@ -116,9 +110,9 @@ FIXTURE_TEST(plugin__is_not_needed_on_a_node_without_one)
     fixture_run(fixture);
     make_node(fixture, "gpu", "\"cpu\":\"8\"");
     fixture_show_pod(fixture, "b", "300");
-    assert_true(fits(fixture, "b"));
+    assert_true(fixture_fits(fixture, "b", "gpu"));
     offers(fixture, "\"0\"", "\"0\""); /* of another plugin's past, before we came */
-    assert_true(fits(fixture, "b"));
+    assert_true(fixture_fits(fixture, "b", "gpu"));
     offers(fixture, "null", "null");
-    assert_true(fits(fixture, "b"));
+    assert_true(fixture_fits(fixture, "b", "gpu"));
 }

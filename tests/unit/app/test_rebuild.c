@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/core/ledger/reconcile.h"
-
 #include "support/test.h"
 #include "support_fixture.h"
 
@@ -35,24 +33,6 @@ static const char *taken(struct app_fixture *fixture)
     return text;
 }
 
-/* Drift of n1, as REST would report it: how many disagreements, and what is on no GPU. */
-static void count_drift(void *user, const struct drift *drift)
-{
-    uint32_t *count = user;
-
-    assert_non_null(drift->kind);
-    (*count)++;
-}
-
-static uint32_t drift(struct app_fixture *fixture)
-{
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    uint32_t count = 0;
-
-    drift_of(snapshot_node(snapshot, TEXT("n1")), &count, count_drift);
-    return count;
-}
-
 static void lose_ledger(struct app_fixture *fixture)
 {
     fixture_lose_ledger(fixture);
@@ -77,7 +57,7 @@ FIXTURE_TEST(new_ledger__trusts_allocations_whatever_the_request_says_now)
         fixture_annotate(fixture, "a", edit[i]);
         lose_ledger(fixture);
         assert_string_equal(taken(fixture), "300 300");
-        assert_int_equal(drift(fixture), 0);
+        assert_int_equal(fixture_drifts(fixture, "n1", NULL), 0);
         fixture_delete_pod(fixture, "a");
         fixture_run(fixture);
     }
@@ -92,7 +72,7 @@ FIXTURE_TEST(new_ledger__applies_a_changed_policy_to_new_grants_only)
     fixture->settings.step_milli = 100;
     lose_ledger(fixture);
     assert_string_equal(taken(fixture), "310 0");
-    assert_int_equal(drift(fixture), 0);
+    assert_int_equal(fixture_drifts(fixture, "n1", NULL), 0);
     assert_says(fixture_bind(fixture, "b", "n1"), "below the minimum of 500");
     assert_string_equal(fixture_bind(fixture, "c", "n1"), "");
     assert_string_equal(taken(fixture), "810 0");
@@ -113,7 +93,7 @@ FIXTURE_TEST(new_ledger__finds_a_gpu_by_index_when_its_uuid_is_gone)
     fixture_annotate_node(fixture, "n1", "\"milligpu.io/gpus\":null");
     lose_ledger(fixture);
     assert_string_equal(taken(fixture), "0 400");
-    assert_int_equal(drift(fixture), 0);
+    assert_int_equal(fixture_drifts(fixture, "n1", NULL), 0);
     fixture_pod(fixture, "c", "700");
     fixture_grant(fixture, "b", "1000", "n1");
     assert_string_equal(taken(fixture), "1000 400");
@@ -123,5 +103,5 @@ FIXTURE_TEST(new_ledger__finds_a_gpu_by_index_when_its_uuid_is_gone)
     fixture_annotate_node(fixture, "n1", uuids);
     fixture_run(fixture);
     assert_string_equal(taken(fixture), "1000 400");
-    assert_int_equal(drift(fixture), 0);
+    assert_int_equal(fixture_drifts(fixture, "n1", NULL), 0);
 }

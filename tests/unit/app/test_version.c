@@ -28,14 +28,20 @@ static void move(struct app_fixture *fixture, const char *name)
     fixture_annotate(fixture, name, note);
 }
 
+/* Pod a is shown, and its bind to n1 begins. */
+static struct fixture_call *begin(struct app_fixture *fixture, const char *milli)
+{
+    fixture_show_pod(fixture, "a", milli);
+    return fixture_bind_begin(fixture, "a", "n1");
+}
+
 /* Pod a holds 700 on n1, and the outcome of its Binding is unknown. */
 static void doubt(struct app_fixture *fixture)
 {
     char named[64];
 
-    fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
-    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *call = begin(fixture, "700");
     fixture_pass(fixture, 5000);
     fixture->lose_requests = false;
     (void)snprintf(named, sizeof named, "in doubt: the Binding of version %llu: ",
@@ -46,8 +52,7 @@ static void doubt(struct app_fixture *fixture)
 
 APP_TEST(bind__evaluates_a_changed_pod_again)
 {
-    fixture_show_pod(fixture, "a", "300");
-    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *call = begin(fixture, "300");
     struct fixture_call *twice = fixture_bind_begin(fixture, "a", "n1");
     move(fixture, "a"); /* the watch has not shown it */
     fixture_run_deaf(fixture);
@@ -61,8 +66,7 @@ APP_TEST(bind__evaluates_a_changed_pod_again)
 
 APP_TEST(version__is_on_disk_before_it_is_sent)
 {
-    fixture_show_pod(fixture, "a", "300");
-    (void)fixture_bind_begin(fixture, "a", "n1");
+    (void)begin(fixture, "300");
     (void)writer_step(fixture->parts.writer, 0);
     const uint64_t first = version_on_n1(fixture);
     move(fixture, "a");
@@ -73,8 +77,7 @@ APP_TEST(version__is_on_disk_before_it_is_sent)
 
 APP_TEST(version__is_not_sent_when_it_cannot_be_written)
 {
-    fixture_show_pod(fixture, "a", "300");
-    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *call = begin(fixture, "300");
     (void)writer_step(fixture->parts.writer, 0);
     move(fixture, "a");
     fixture->disk_full = true;
@@ -166,9 +169,8 @@ APP_TEST(doubt__ends_when_the_pod_is_seen_unbound_in_a_later_version)
 
 APP_TEST(doubt__ends_by_what_the_watch_showed_before_the_outcome)
 {
-    fixture_show_pod(fixture, "a", "700");
     fixture->lose_requests = true;
-    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    struct fixture_call *call = begin(fixture, "700");
     fixture_run(fixture);
     move(fixture, "a");
     fixture_run(fixture);

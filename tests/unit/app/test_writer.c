@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "milligpu/core/ledger/reconcile.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
@@ -444,33 +443,16 @@ static void show_list_of(struct app_fixture *fixture, const struct strbuf *objec
     fixture_run_deaf(fixture);
 }
 
-static void count_unbound(void *user, const struct drift *drift)
-{
-    unsigned *count = user;
-
-    *count += strcmp(drift->kind, "unbound") == 0;
-}
-
-/* The number of "unbound" drifts on n1. */
-static unsigned unbound_drift(struct app_fixture *fixture)
-{
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    unsigned count = 0;
-
-    drift_of(snapshot_node(snapshot, TEXT("n1")), &count, count_unbound);
-    return count;
-}
-
 static void assert_undisputed(struct app_fixture *fixture)
 {
-    assert_int_equal(unbound_drift(fixture), 0);
+    assert_int_equal(fixture_drifts(fixture, "n1", "unbound"), 0);
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     assert_int_equal(fixture_taken(fixture, "n1"), 300);
 }
 
 static void assert_disputed(struct app_fixture *fixture)
 {
-    assert_int_equal(unbound_drift(fixture), 1);
+    assert_int_equal(fixture_drifts(fixture, "n1", "unbound"), 1);
     const char *error = fixture_bind(fixture, "a", "n1");
     assert_memory_equal(error, "unbound: the ledger has the pod bound to node n1, ", 50);
     assert_says(error, "delete the pod");
@@ -520,7 +502,7 @@ APP_TEST(unbound_drift__needs_a_complete_list)
     fixture_pass(fixture, 1000);
     fixture->disk_full = true;
     show_list_of(fixture, &before, fixture->now_ms);
-    assert_int_equal(unbound_drift(fixture), 0);
+    assert_int_equal(fixture_drifts(fixture, "n1", "unbound"), 0);
     fixture->disk_full = false;
     fixture->now_ms += 2000;
     fixture_run_deaf(fixture);
@@ -539,7 +521,7 @@ APP_TEST(unbound_drift__is_found_by_the_first_list_after_a_restart)
     assert_disputed(fixture);
     show(fixture, MESSAGE_POD_DELETED, "a");
     fixture_run_deaf(fixture);
-    assert_int_equal(unbound_drift(fixture), 0);
+    assert_int_equal(fixture_drifts(fixture, "n1", "unbound"), 0);
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
 }
 
