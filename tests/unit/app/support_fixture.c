@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
@@ -461,6 +462,17 @@ void fixture_free(struct app_fixture *fixture)
         xfree(fixture->calls[i]);
     }
     xfree(fixture);
+}
+
+void fixture_remove_ledger(const char *path)
+{
+    static const char *const ends[] = {"", "-wal", "-shm", ".lock", ".id"};
+    char file[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
+        (void)snprintf(file, sizeof file, "%s%s", path, ends[i]);
+        (void)unlink(file);
+    }
 }
 
 static void end(struct app_fixture *fixture)

@@ -114,6 +114,8 @@ struct app_fixture *fixture_new(const char *const *nodes);
 /* No node yet, and nothing has run. ledger: ":memory:" or a file; borrowed. */
 struct app_fixture *fixture_new_on(const char *ledger);
 void fixture_free(struct app_fixture *fixture);
+/* Removes a closed ledger file and the files beside it. */
+void fixture_remove_ledger(const char *path);
 /* Set-up and tear-down of a cmocka test: n1 and n2, with one GPU each. */
 extern const char *const fixture_two_nodes[];
 int fixture_set_up(void **state);

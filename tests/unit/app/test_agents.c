@@ -12,7 +12,17 @@
 #include "support_fixture.h"
 #include "writer/writer_internal.h"
 
-#define PODS "/api/v1/namespaces/ns/pods"
+#define PODS  "/api/v1/namespaces/ns/pods"
+#define NODES "/api/v1/nodes"
+
+/* FOLDER/NAME and what follows; valid until the next call. */
+static const char *path_of(const char *folder, const char *name, const char *suffix)
+{
+    static char path[128];
+
+    (void)snprintf(path, sizeof path, "%s/%s%s", folder, name, suffix);
+    return path;
+}
 
 static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[64])
 {
@@ -29,15 +39,13 @@ static void uid_at(struct app_fixture *fixture, const char *path, char out_uid[6
 /* Sets the Ready condition of an agent pod. */
 static void ready(struct app_fixture *fixture, const char *pod, const char *status)
 {
-    char path[128];
     char body[256];
 
-    (void)snprintf(path, sizeof path, PODS "/%s/status", pod);
     (void)snprintf(body, sizeof body,
                    "{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\","
                    "\"status\":\"%s\"}]}}",
                    status);
-    fixture_api(fixture, "PATCH", path, body);
+    fixture_api(fixture, "PATCH", path_of(PODS, pod, "/status"), body);
 }
 
 static void agent_pod(struct app_fixture *fixture, const char *pod, const char *node,
@@ -65,15 +73,12 @@ static void pod_ends(struct app_fixture *fixture, const char *pod, int grace_s)
 /* The annotation that the agent in this pod writes to the Node. */
 static void claim(struct app_fixture *fixture, const char *pod, const char *node)
 {
-    char path[128];
     char pod_uid[64];
     char node_uid[64];
     char body[512];
 
-    (void)snprintf(path, sizeof path, PODS "/%s", pod);
-    uid_at(fixture, path, pod_uid);
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node);
-    uid_at(fixture, path, node_uid);
+    uid_at(fixture, path_of(PODS, pod, ""), pod_uid);
+    uid_at(fixture, path_of(NODES, node, ""), node_uid);
     (void)snprintf(body, sizeof body,
                    "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"pod\\\":{\\\"uid\\\":\\\"%s\\\","
                    "\\\"node\\\":\\\"%s\\\",\\\"boot\\\":\\\"boot\\\"}}\"",
@@ -97,12 +102,10 @@ static void annotate(struct app_fixture *fixture, const char *agent)
 
 static void boots(struct app_fixture *fixture, const char *name, const char *boot_id)
 {
-    char path[64];
     char body[128];
 
-    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", name);
     (void)snprintf(body, sizeof body, "{\"status\":{\"nodeInfo\":{\"bootID\":\"%s\"}}}", boot_id);
-    fixture_api(fixture, "PATCH", path, body);
+    fixture_api(fixture, "PATCH", path_of(NODES, name, "/status"), body);
 }
 
 /* One GPU with a UUID, and the label of agent_nodes. */
@@ -631,23 +634,19 @@ FIXTURE_TEST(doctor__explains_each_verdict)
     doctor_complains(fixture, VOUCH_NO_GPUS, DO_NODES);
 }
 
+#define LET_GO "; those of 1 node were told to let go of them"
+
 /* The four states of a node, alone and beside each other. */
 FIXTURE_TEST(doctor__counts_nodes_by_state)
 {
     doctor_says(fixture, "ok", "the agents of 1 node vouch for their GPUs", "");
     annotate(fixture, LEAVING);
     vouch_becomes(fixture, "n", VOUCH_LEAVING);
-    doctor_says(fixture, "ok",
-                "the agents of 0 nodes vouch for their GPUs; those of 1 node were told to let go "
-                "of them",
-                "");
+    doctor_says(fixture, "ok", "the agents of 0 nodes vouch for their GPUs" LET_GO, "");
     agent_node(fixture, "m");
     fixture_node(fixture, "unselected", "1000"); /* needs none */
     fixture_run(fixture);
-    doctor_says(fixture, "ok",
-                "the agents of 1 node vouch for their GPUs; those of 1 node were told to let go "
-                "of them",
-                "");
+    doctor_says(fixture, "ok", "the agents of 1 node vouch for their GPUs" LET_GO, "");
     claim(fixture, "agent-n", "n");
     fixture_run(fixture);
     doctor_says(fixture, "ok", "the agents of 2 nodes vouch for their GPUs", "");

@@ -374,17 +374,6 @@ TEST(fault_loop__survives_each_failed_request)
             .least = 15});
 }
 
-static void remove_ledger(const char *path)
-{
-    static const char *const ends[] = {"", "-wal", "-shm", ".lock", ".id"};
-    char file[80];
-
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        (void)snprintf(file, sizeof file, "%s%s", path, ends[i]);
-        (void)unlink(file);
-    }
-}
-
 /* The same with a ledger file, which is closed and opened again in the middle. */
 TEST(fault_loop__survives_failed_commits_of_a_ledger_file)
 {
@@ -396,7 +385,7 @@ TEST(fault_loop__survives_failed_commits_of_a_ledger_file)
         const struct fixture_fault fault = {.point = POINT_COMMIT, .nth = nth};
         (void)snprintf(path, sizeof path, "%s/%u.db", folder, nth);
         assert_true(run(&fault, path));
-        remove_ledger(path);
+        fixture_remove_ledger(path);
     }
     assert_int_equal(rmdir(folder), 0);
 }

@@ -32,16 +32,9 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const suffix[] = {"", "-wal", "-shm", ".lock", ".id"};
-    char path[128];
-
     fixture_free(*state);
-    for (size_t i = 0; i < ARRAY_LEN(suffix); i++) {
-        (void)snprintf(path, sizeof path, "%s%s", scene.ledger, suffix[i]);
-        (void)unlink(path);
-    }
-    assert_int_equal(rmdir(scene.folder), 0);
-    return 0;
+    fixture_remove_ledger(scene.ledger);
+    return rmdir(scene.folder);
 }
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct app_fixture *fixture, set_up, tear_down)
@@ -60,22 +53,7 @@ static void assert_kept(const char *text)
         assert_string_equal(kept.name, "test.yaml");
 }
 
-/* By a document of a file. */
-static void decide_by_file(struct app_fixture *fixture, const char *text)
-{
-    static const struct policy_edges edges = {.load_zone = zone_load};
-    CLEANUP(strbuf_done) struct strbuf warnings;
-    struct rulebook *book;
-    struct err err;
-
-    strbuf_init(&warnings);
-    if (policy_keep_document(text_of(text), "test.yaml", &edges, &book, &warnings, &err) < 0)
-        fail_msg("%s", err.text);
-    fixture_policy(fixture, book);
-    fixture_run(fixture);
-}
-
-static void decide_by_name(struct app_fixture *fixture, const char *word)
+static void decide_by(struct app_fixture *fixture, const char *text, bool is_document)
 {
     static const struct policy_edges edges = {.load_zone = zone_load, .read_file = file_read};
     CLEANUP(strbuf_done) struct strbuf warnings;
@@ -83,7 +61,11 @@ static void decide_by_name(struct app_fixture *fixture, const char *word)
     struct err err;
 
     strbuf_init(&warnings);
-    assert_int_equal(policy_choose(word, &edges, &book, &warnings, &err), 0);
+    const int failed = is_document ? policy_keep_document(text_of(text), "test.yaml", &edges, &book,
+                                                          &warnings, &err)
+                                   : policy_choose(text, &edges, &book, &warnings, &err);
+    if (failed < 0)
+        fail_msg("%s", err.text);
     fixture_policy(fixture, book);
     fixture_run(fixture);
 }
@@ -94,9 +76,9 @@ static void decide_by_name(struct app_fixture *fixture, const char *word)
 FIXTURE_TEST(kept_policy__is_the_document_in_force)
 {
     assert_kept("");
-    decide_by_file(fixture, BINPACK);
+    decide_by(fixture, BINPACK, true);
     assert_kept(BINPACK);
-    decide_by_file(fixture, SPREAD);
+    decide_by(fixture, SPREAD, true);
     assert_kept(SPREAD);
     fixture_restart_and_run(fixture);
     assert_kept(SPREAD);
@@ -104,23 +86,23 @@ FIXTURE_TEST(kept_policy__is_the_document_in_force)
 
 FIXTURE_TEST(kept_policy__is_empty_for_a_built_in_policy)
 {
-    decide_by_file(fixture, BINPACK);
-    decide_by_name(fixture, "mixed");
+    decide_by(fixture, BINPACK, true);
+    decide_by(fixture, "mixed", false);
     assert_kept("");
 }
 
 FIXTURE_TEST(kept_policy__is_written_again_when_the_disk_works)
 {
-    decide_by_file(fixture, BINPACK);
+    decide_by(fixture, BINPACK, true);
     fixture_break_store(fixture, POINT_KEEP_POLICY, true);
-    decide_by_file(fixture, SPREAD);
+    decide_by(fixture, SPREAD, true);
     fixture_pass(fixture, 50000);
     assert_int_equal(fixture->struck, 1); /* not at each step */
     fixture_pass(fixture, 11000);
     assert_int_equal(fixture->struck, 2);
     assert_kept(BINPACK);
     /* Another document is kept at once. */
-    decide_by_file(fixture, SPREAD "seed: 9\n");
+    decide_by(fixture, SPREAD "seed: 9\n", true);
     assert_int_equal(fixture->struck, 3);
     fixture_heal(fixture);
     fixture_pass(fixture, 61000);
@@ -133,9 +115,9 @@ FIXTURE_TEST(kept_policy__is_written_again_when_the_disk_works)
 
 FIXTURE_TEST(kept_policy__is_not_written_in_safe_mode)
 {
-    decide_by_file(fixture, BINPACK);
+    decide_by(fixture, BINPACK, true);
     atomic_store(&fixture->app.health.safe_mode, true);
-    decide_by_file(fixture, SPREAD);
+    decide_by(fixture, SPREAD, true);
     fixture_pass(fixture, 130000);
     assert_kept(BINPACK);
 }

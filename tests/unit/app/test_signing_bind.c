@@ -35,14 +35,31 @@ static void publish(const struct scene *scene)
     assert_int_equal(keyring_published(scene->keyring, &key, 1, (struct key_times){0}, &err), 0);
 }
 
+static struct keyring *open_keyring(const char *file)
+{
+    const struct keyring_rules rules = {file, 120000};
+    struct keyring *keyring;
+    struct err err;
+
+    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &keyring, &err), 0);
+    return keyring;
+}
+
+static void remove_keyring(const char *file)
+{
+    char list[88];
+
+    assert_int_equal(unlink(file), 0);
+    (void)snprintf(list, sizeof list, "%s.keys", file);
+    (void)unlink(list);
+}
+
 static int set_up(void **state)
 {
     struct scene *scene = xcalloc(1, sizeof *scene);
-    struct err err;
 
     (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-bind-%d", (int)getpid());
-    const struct keyring_rules rules = {scene->file, 120000};
-    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &scene->keyring, &err), 0);
+    scene->keyring = open_keyring(scene->file);
     arena_init(&scene->arena);
     scene->fixture = fixture_new(fixture_two_nodes);
     publish(scene);
@@ -58,9 +75,7 @@ static int tear_down(void **state)
     fixture_free(scene->fixture);
     keyring_free(scene->keyring);
     arena_done(&scene->arena);
-    assert_int_equal(unlink(scene->file), 0);
-    (void)snprintf(scene->file, sizeof scene->file, "/tmp/milligpu-bind-%d.keys", (int)getpid());
-    (void)unlink(scene->file);
+    remove_keyring(scene->file);
     xfree(scene);
     return 0;
 }
@@ -225,15 +240,10 @@ SCENE_TEST(bind__signs_the_same_after_a_restart)
 SCENE_TEST(bind__does_not_sign_with_an_unpublished_key)
 {
     struct app_fixture *fixture = scene->fixture;
-    const struct keyring_rules rules = {scene->file, 120000};
-    struct err err;
 
     keyring_free(STEAL(scene->keyring));
-    assert_int_equal(unlink(scene->file), 0);
-    char list[80];
-    (void)snprintf(list, sizeof list, "%s.keys", scene->file);
-    assert_int_equal(unlink(list), 0);
-    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &scene->keyring, &err), 0);
+    remove_keyring(scene->file);
+    scene->keyring = open_keyring(scene->file);
     fixture->app.keyring = scene->keyring;
     agent_comes(fixture, "");
     fixture_pod(fixture, "p", "300");
@@ -338,16 +348,11 @@ SCENE_TEST(signature__is_proven_by_a_key_of_the_config_map)
     const struct key_entry old = signer(scene);
     const char *const shown[] = {"no key", old.key};
     char file[80];
-    char list[88];
-    struct keyring *fresh;
-    struct err err;
 
     (void)snprintf(file, sizeof file, "%s-fresh", scene->file);
-    (void)snprintf(list, sizeof list, "%s.keys", file);
-    const struct keyring_rules rules = {file, 120000};
+    struct keyring *fresh = open_keyring(file);
     raise_shares(scene);
     raise_pod(scene, "p");
-    assert_int_equal(keyring_open(&rules, (struct key_times){0}, &fresh, &err), 0);
     lose_ledger(scene, fresh);
     assert_int_equal(fixture_taken(scene->fixture, "n1"), 100);
     keyring_learn(fresh, shown, ARRAY_LEN(shown));
@@ -358,8 +363,7 @@ SCENE_TEST(signature__is_proven_by_a_key_of_the_config_map)
     assert_int_equal(fixture_taken(scene->fixture, "n1"), 100);
     scene->fixture->app.keyring = NULL;
     keyring_free(fresh);
-    assert_int_equal(unlink(file), 0);
-    (void)unlink(list);
+    remove_keyring(file);
 }
 
 /* It was raised for a demand that is gone before its Binding takes effect. */

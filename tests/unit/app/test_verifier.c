@@ -169,8 +169,12 @@ VERIFIER_TEST(safe_mode__grants_and_writes_nothing)
 {
     fixture_pod(fixture, "b", "300");
     fixture_grant(fixture, "a", "300", "n1");
+    fixture_show_pod(fixture, "d", "300");
     fixture->contradict = true;
-    assert_says(fixture_bind(fixture, "b", "n1"), "safe mode: the database refused");
+    struct fixture_call *in_one_batch = fixture_bind_begin(fixture, "d", "n1");
+    assert_says(fixture_bind(fixture, "b", "n1"), "safe mode");
+    assert_says(fixture_error(in_one_batch), "safe mode: the database refused");
+    assert_true(atomic_load(&fixture->app.health.safe_mode));
     assert_int_equal(fixture->app.health.safe.reason, SAFE_REFUSED);
     assert_says(fixture->app.health.safe.text, "reserve");
     const long long journal = number("SELECT max(seq) FROM journal");

@@ -165,50 +165,18 @@ APP_TEST(readiness__returns_when_the_lost_batch_is_written)
     assert_int_equal(fixture_taken(fixture, "n2"), 500);
 }
 
-APP_TEST(safe_mode__begins_when_the_database_contradicts)
-{
-    fixture_pod(fixture, "a", "300");
-    fixture_show_pod(fixture, "b", "300");
-    fixture->contradict = true;
-    struct fixture_call *a = fixture_bind_begin(fixture, "a", "n1");
-    struct fixture_call *b = fixture_bind_begin(fixture, "b", "n1");
-    fixture_run(fixture);
-    assert_says(fixture_error(a), "safe mode");
-    assert_says(fixture_error(b), "safe mode");
-    assert_true(atomic_load(&fixture->app.health.safe_mode));
-    assert_says(fixture_filter(fixture, "a", "n1"), "safe mode");
-}
-
-APP_TEST(bind__is_granted_once_when_the_answer_is_lost)
-{
-    fixture_show_pod(fixture, "a", "700");
-    fixture->lose_answers = true;
-    struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
-    fixture_pass(fixture, 1000);
-    fixture->lose_answers = false;
-    fixture_pass(fixture, 4000);
-    assert_string_equal(fixture_error(call), "");
-    assert_int_equal(fixture_taken(fixture, "n1"), 700);
-    assert_int_equal(fixture_allocations(fixture), 1);
-}
-
 APP_TEST(ended_pod__frees_its_share_and_wakes_waiting_pods)
 {
     fixture_pod(fixture, "b", "800");
     fixture_grant(fixture, "a", "800", "n1");
     assert_says(fixture_filter(fixture, "b", "n1"), "no GPU with 800 milli free");
+    fixture_terminate_pod(fixture, "a");
     fixture_pass(fixture, 1000);
+    assert_int_equal(fixture_taken(fixture, "n1"), 800); /* a deletion timestamp frees nothing */
     fixture_end_pod(fixture, "a");
     assert_woken(fixture, 1000, 1);
     assert_int_equal(fixture_taken(fixture, "n1"), 0);
     assert_says(fixture_filter(fixture, "b", "n1"), "\"NodeNames\":[\"n1\"]");
-}
-
-APP_TEST(deletion_timestamp__frees_nothing)
-{
-    fixture_grant(fixture, "a", "300", "n1");
-    fixture_terminate_pod(fixture, "a");
-    assert_taken(fixture, "n1", 300);
 }
 
 /* The pod is on no known GPU, and the node accepts no shares meanwhile. */
@@ -1031,42 +999,33 @@ APP_TEST(gpu_owner__is_the_node_with_pods_in_a_new_ledger)
     assert_string_equal(fixture_bind(fixture, "c2", "a-copier"), "");
 }
 
-static void try_to_step(void *arg)
+struct attempt {
+    struct writer *writer;
+    int call;
+};
+
+static void try_call(void *arg)
 {
-    const struct app_fixture *fixture = arg;
-
-    (void)writer_step(fixture->parts.writer, 0);
-}
-
-static void try_to_end(void *arg)
-{
-    const struct app_fixture *fixture = arg;
-
-    writer_end(fixture->parts.writer);
-}
-
-static void try_the_tables(void *arg)
-{
-    const struct app_fixture *fixture = arg;
+    const struct attempt *attempt = arg;
     struct writer_tables tables;
-
-    writer_tables(fixture->parts.writer, &tables);
-}
-
-static void try_to_load(void *arg)
-{
-    const struct app_fixture *fixture = arg;
     struct err err;
 
-    must(writer_load(fixture->parts.writer, &err) == 0);
+    if (attempt->call == 0)
+        (void)writer_step(attempt->writer, 0);
+    else if (attempt->call == 1)
+        writer_end(attempt->writer);
+    else if (attempt->call == 2)
+        writer_tables(attempt->writer, &tables);
+    else
+        must(writer_load(attempt->writer, &err) == 0);
 }
 
 APP_TEST(writer__aborts_on_use_from_another_thread)
 {
+    struct attempt attempt = {.writer = fixture->parts.writer};
+
     (void)writer_step(fixture->parts.writer, 0);
-    assert_true(other_thread_aborts(try_to_step, fixture));
-    assert_true(other_thread_aborts(try_to_end, fixture));
-    assert_true(other_thread_aborts(try_the_tables, fixture));
-    assert_true(other_thread_aborts(try_to_load, fixture));
+    for (; attempt.call < 4; attempt.call++)
+        assert_true(other_thread_aborts(try_call, &attempt));
     (void)writer_step(fixture->parts.writer, 0);
 }

@@ -188,15 +188,21 @@ static void assert_started(struct script *script, int64_t ms, uint32_t started)
     assert_int_equal(script->started, started);
 }
 
+static struct outbox_binding binding_of(const char *uid, const char *name, int64_t deadline_ms)
+{
+    return (struct outbox_binding){.uid = uid,
+                                   .namespace = "ns",
+                                   .name = name,
+                                   .node = "n1",
+                                   .body = TEXT("{\"kind\":\"Binding\"}"),
+                                   .version = 190,
+                                   .deadline_ms = deadline_ms};
+}
+
 static void send(struct script *script)
 {
-    const struct outbox_binding binding = {.uid = "u1",
-                                           .namespace = "ns",
-                                           .name = "pod",
-                                           .node = "n1",
-                                           .body = TEXT("{\"kind\":\"Binding\"}"),
-                                           .version = 190,
-                                           .deadline_ms = script->now + 4000};
+    const struct outbox_binding binding = binding_of("u1", "pod", script->now + 4000);
+
     outbox_bind(script->outbox, &binding);
     step(script);
 }
@@ -504,12 +510,7 @@ static void burst(struct script *script, int64_t deadline_ms)
     for (uint32_t i = 0; i < BURST; i++) {
         char name[32];
         (void)snprintf(name, sizeof name, "p%u", i);
-        const struct outbox_binding binding = {.uid = name,
-                                               .namespace = "ns",
-                                               .name = name,
-                                               .node = "n1",
-                                               .body = TEXT("{\"kind\":\"Binding\"}"),
-                                               .deadline_ms = deadline_ms};
+        const struct outbox_binding binding = binding_of(name, name, deadline_ms);
         outbox_bind(script->outbox, &binding);
     }
     step(script);

@@ -457,15 +457,13 @@ POD_CACHE_TEST(node_demands__are_stored_once_and_freed)
 /* Only pods that wait for shares or hold them make room of a taint. */
 POD_CACHE_TEST(tolerations__count_only_for_pods_with_shares)
 {
-    const struct pod stranger = {.uid = "u1",
-                                 .namespace = "default",
-                                 .name = "u1",
-                                 .node = "",
-                                 .resource_version = "1",
-                                 .demands = {.tolerations = 1, .toleration = tolerant}};
-    struct pod whole = stranger;
+    struct pod plain = pod_of("u1", "");
 
-    pod_cache_put(pods, &stranger, &rules, 1);
+    plain.ours = false;
+    plain.containers = 0;
+    plain.demands = (struct node_demands){.tolerations = 1, .toleration = tolerant};
+    struct pod whole = plain;
+    pod_cache_put(pods, &plain, &rules, 1);
     assert_null(pod_cache_find(pods, "u1")->demands);
     assert_false(tolerations_cover(pod_cache_tolerations(pods), &taint));
     whole.uid = "u2";
@@ -573,16 +571,12 @@ POD_CACHE_TEST(advice__ends_where_its_table_does)
 {
     enum { LEFT = 10000 };
     char *note = xmalloc(REMEMBERED_BYTES_MAX - LEFT);
-    const struct pod large = {.uid = "large",
-                              .namespace = "default",
-                              .name = "large",
-                              .node = "n1",
-                              .resource_version = "1",
-                              .note_text = note};
+    struct pod large = pod_of("large", "n1");
     unsigned without = 0;
 
     memset(note, 'x', REMEMBERED_BYTES_MAX - LEFT);
     note[REMEMBERED_BYTES_MAX - LEFT - 1] = '\0';
+    large.note_text = note;
     pod_cache_put(pods, &large, &rules, 1);
     pod_cache_remember(pods, &large);
     assert_in_range(pod_cache_bytes(pods).seen, REMEMBERED_BYTES_MAX - LEFT, REMEMBERED_BYTES_MAX);
