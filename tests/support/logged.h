@@ -6,7 +6,8 @@
 
 #include "milligpu/run/log.h"
 
-/* Runs the action with this log level, then sets LOG_ERROR. The text is valid until the next call. */
+/* Runs the action with this log level, then sets LOG_ERROR. The text is valid until the next
+   call. */
 const char *logged(enum log_level level, void (*act)(void *user), void *user);
 
 /* How often the text contains the word. */

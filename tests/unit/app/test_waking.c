@@ -1,5 +1,6 @@
 /*
- * Waiting pods and their wake-ups in the whole application, with a scheduler that retries every pod.
+ * Waiting pods and their wake-ups in the whole application, with a scheduler that retries every
+ * pod.
  */
 #include <stdint.h>
 #include <stdio.h>
