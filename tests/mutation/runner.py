@@ -34,14 +34,14 @@ GRACE_MS = 200
 # ways.
 LONG = {
     "answers_are_those_of_a_plain_ranking", "thousands_of_names_are_ranked_in_passing",
-    "what_is_found_is_the_best_of_all_ways", "many_wants_are_placed_greedily_and_rightly",
+    "place_find__returns_the_best_of_all_placements", "many_wants_are_placed_greedily_and_rightly",
     "the_ledger_survives_a_random_walk", "no_node_comes_beyond_the_most_there_may_be",
     "reconciling_twice_changes_nothing_the_second_time", "quantities_agree_with_plain_arithmetic",
-    "checking_piece_by_piece_misses_nothing", "the_worst_case_is_bounded", "the_order_is_total",
-    "nodes_beyond_the_budget_of_a_question_rank_behind", "every_minute_is_as_the_calendar_says",
-    "the_dearest_requests_take_no_more_steps_than_are_theirs", "every_policy_has_the_same_prices_and_raises",
-    "a_question_about_several_containers_pays_for_its_search_first", "islands_are_always_searched_to_the_end",
-    "the_cheapest_gpus_and_the_smallest_raise_are_found", "a_plan_is_the_one_of_a_slow_search_and_comes_true",
+    "checking_piece_by_piece_misses_nothing", "place_evaluate__bounds_the_steps_of_the_worst_case", "order__is_total",
+    "budget__ranks_unscored_nodes_last", "every_minute_is_as_the_calendar_says",
+    "the_dearest_requests_take_no_more_steps_than_are_theirs", "level__is_the_same_under_every_policy",
+    "budget__charges_the_search_for_several_containers_first", "islands__are_searched_to_the_end",
+    "level__is_the_lowest_price_and_the_smallest_raise", "a_plan_is_the_one_of_a_slow_search_and_comes_true",
 }
 
 

@@ -642,7 +642,7 @@ static void run_file(struct table *table, const char *file)
     arena_done(&table->arena);
 }
 
-TEST(every_sentence_of_the_table_holds)
+TEST(place_table__holds)
 {
     static struct table table;
     run_file(&table, "tests/table/place.txt");
@@ -651,13 +651,13 @@ TEST(every_sentence_of_the_table_holds)
         assert_true(table.reached[why] > 0 || why == REASON_RULE || why == REASON_RESERVE);
 }
 
-TEST(every_sentence_about_policies_holds)
+TEST(policy_table__holds)
 {
     static struct table table;
     run_file(&table, "tests/table/policy.txt");
 }
 
-TEST(every_sentence_about_prices_holds)
+TEST(price_table__holds)
 {
     static struct table table;
     run_file(&table, "tests/table/prices.txt");

@@ -42,14 +42,14 @@ static void ask_for_a_little(void)
     xfree(xmalloc(1));
 }
 
-TEST(what_cannot_be_counted_aborts)
+TEST(xmalloc__aborts_on_impossible_sizes)
 {
     assert_true(aborts(ask_for_a_product_that_wraps));
     assert_true(aborts(ask_for_more_than_there_can_be));
     assert_false(aborts(ask_for_a_little));
 }
 
-TEST(nothing_is_something)
+TEST(xmalloc__returns_a_pointer_for_zero_bytes)
 {
     void *none = xmalloc(0);
     assert_non_null(none);
@@ -60,7 +60,7 @@ TEST(nothing_is_something)
     xfree(NULL);
 }
 
-TEST(calloc_is_zero_and_strdup_is_a_copy)
+TEST(xcalloc__is_zero_and_xstrdup_copies)
 {
     const unsigned char zero[64] = {0};
     CLEANUP(xfreep) unsigned char *memory = xcalloc(8, 8);
@@ -71,7 +71,7 @@ TEST(calloc_is_zero_and_strdup_is_a_copy)
     assert_string_equal(copy, "a text");
 }
 
-TEST(grow_keeps_what_was_there)
+TEST(xgrow__keeps_the_items)
 {
     size_t *items = NULL;
     size_t capacity = 0;

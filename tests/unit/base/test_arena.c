@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-TEST(memory_is_zero_and_aligned_also_when_used_again)
+TEST(arena_alloc__is_zero_and_aligned_also_when_reused)
 {
     static const unsigned char zero[257] = {0};
     struct arena arena;
@@ -24,7 +24,7 @@ TEST(memory_is_zero_and_aligned_also_when_used_again)
     arena_done(&arena);
 }
 
-TEST(pieces_do_not_overlap)
+TEST(arena_array__returns_pieces_that_do_not_overlap)
 {
     enum { PIECES = 2000 };
     static unsigned char *piece[PIECES];
@@ -40,7 +40,7 @@ TEST(pieces_do_not_overlap)
     arena_done(&arena);
 }
 
-TEST(reset_keeps_the_largest_chunk)
+TEST(arena_reset__keeps_the_largest_chunk)
 {
     enum { LARGE = 3 * 1024 * 1024 };
     struct arena arena;
@@ -53,7 +53,7 @@ TEST(reset_keeps_the_largest_chunk)
     arena_done(&arena);
 }
 
-TEST(done_and_reset_accept_an_empty_arena)
+TEST(arena_done__accepts_an_empty_arena)
 {
     struct arena arena;
     arena_init(&arena);
@@ -62,7 +62,7 @@ TEST(done_and_reset_accept_an_empty_arena)
     arena_done(&arena);
 }
 
-TEST(trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping)
+TEST(arena_trim__frees_chunks_above_its_limit)
 {
     struct arena arena;
     arena_init(&arena);
@@ -78,7 +78,7 @@ TEST(trim_keeps_no_chunk_that_is_larger_than_what_is_worth_keeping)
     arena_done(&arena);
 }
 
-TEST(an_arena_of_just_what_is_needed_takes_no_other_chunk)
+TEST(arena_init_of__allocates_one_chunk_of_the_given_size)
 {
     struct arena loose;
     struct arena tight;
@@ -96,7 +96,7 @@ TEST(an_arena_of_just_what_is_needed_takes_no_other_chunk)
     arena_done(&tight);
 }
 
-TEST(copies_and_prints_are_terminated)
+TEST(arena_copy__is_terminated_like_arena_printf)
 {
     struct arena arena;
     arena_init(&arena);

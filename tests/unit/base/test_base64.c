@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-TEST(base64_goes_both_ways)
+TEST(base64__goes_both_ways)
 {
     static const char *const plain[] = {"", "a", "ab", "abc", "abcd", "\xff\xfe\xfd?>"};
     static const char *const coded[] = {"", "YQ==", "YWI=", "YWJj", "YWJjZA==", "//79Pz4="};

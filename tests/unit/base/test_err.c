@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-TEST(err_set_writes_code_and_text)
+TEST(err_set__writes_code_and_text)
 {
     struct err err = {0};
     assert_int_equal(err_set(&err, ERR_NOT_FOUND, "node %s", "n-1"), -(int)ERR_NOT_FOUND);
@@ -14,7 +14,7 @@ TEST(err_set_writes_code_and_text)
     assert_string_equal(err.text, "node n-1");
 }
 
-TEST(err_wrap_puts_the_noun_before_and_keeps_the_code)
+TEST(err_wrap__prefixes_the_noun_and_keeps_the_code)
 {
     struct err err = {0};
     (void)err_set(&err, ERR_IO, "read: short");
@@ -24,7 +24,7 @@ TEST(err_wrap_puts_the_noun_before_and_keeps_the_code)
     assert_string_equal(err.text, "again: bind default/web-0: read: short");
 }
 
-TEST(err_that_is_too_long_says_that_it_was_cut)
+TEST(err__ends_in_dots_when_cut)
 {
     char longest[ERR_TEXT_MAX];
     memset(longest, 'x', sizeof longest);
@@ -48,7 +48,7 @@ TEST(err_that_is_too_long_says_that_it_was_cut)
     assert_string_equal(err.text + ERR_TEXT_MAX - 5, "x...");
 }
 
-TEST(err_is_not_cut_inside_a_character)
+TEST(err__is_not_cut_inside_a_character)
 {
     struct err err = {0};
     char text[ERR_TEXT_MAX + 8];
@@ -63,7 +63,7 @@ TEST(err_is_not_cut_inside_a_character)
     }
 }
 
-TEST(every_code_has_a_status)
+TEST(err_status__covers_every_code)
 {
     for (int code = ERR_NONE; code < ERR_CODES; code++)
         assert_in_range(err_status((enum err_code)code), 200, 599);

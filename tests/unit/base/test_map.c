@@ -13,7 +13,7 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-TEST(an_empty_map_has_nothing)
+TEST(map__finds_nothing_when_empty)
 {
     struct map map;
     size_t at = 0;
@@ -25,7 +25,7 @@ TEST(an_empty_map_has_nothing)
     map_done(&map);
 }
 
-TEST(put_gives_back_what_was_there_and_keeps_the_new_key)
+TEST(map_put__returns_the_old_value_and_keeps_the_new_key)
 {
     struct map map;
     int one = 1;
@@ -43,7 +43,7 @@ TEST(put_gives_back_what_was_there_and_keeps_the_new_key)
     map_done(&map);
 }
 
-TEST(the_empty_key_and_bytes_of_zero_are_keys)
+TEST(map__accepts_empty_keys_and_nul_bytes)
 {
     struct map map;
     int value[3] = {0};
@@ -81,7 +81,7 @@ static void agree(const struct map *map, struct item *item)
     assert_int_equal(seen, count);
 }
 
-TEST(a_map_survives_a_random_walk)
+TEST(map__agrees_with_a_plain_one_on_a_random_walk)
 {
     const char *env = getenv("MAP_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 11;
@@ -131,7 +131,7 @@ static bool keep_some(void *user, void *value)
 }
 
 /* One change moves a bounded number of old slots, whatever the size. */
-TEST(a_map_that_grows_moves_a_few_entries_with_each_change)
+TEST(map__moves_a_few_entries_per_change_while_growing)
 {
     static struct counted item[4000];
     uint64_t seed = 11;
@@ -175,7 +175,7 @@ TEST(a_map_that_grows_moves_a_few_entries_with_each_change)
 }
 
 /* While entries move, look-ups and iteration still find everything exactly once. */
-TEST(a_map_is_whole_while_it_moves)
+TEST(map__finds_every_entry_while_moving)
 {
     enum { FULL = 769 }; /* one more than 1,024 slots hold */
     static struct counted item[FULL];
@@ -200,7 +200,7 @@ TEST(a_map_is_whole_while_it_moves)
     map_done(&map);
 }
 
-TEST(retain_asks_about_each_value_once_and_takes_out_what_goes)
+TEST(map_retain__visits_each_value_once)
 {
     static struct counted item[4000];
     static struct asked asked;

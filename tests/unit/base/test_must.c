@@ -48,7 +48,7 @@ static void claim_never(int value)
         must_not_reach("two candidates never tie");
 }
 
-TEST(must_lets_the_truth_pass)
+TEST(must__passes_when_true)
 {
     char said[256];
     const int status = run_in_child(claim_small, 9, said, sizeof said);
@@ -56,7 +56,7 @@ TEST(must_lets_the_truth_pass)
     assert_string_equal(said, "");
 }
 
-TEST(must_aborts_and_names_the_place)
+TEST(must__aborts_and_names_the_place)
 {
     char said[256];
     const int status = run_in_child(claim_small, 10, said, sizeof said);
@@ -66,7 +66,7 @@ TEST(must_aborts_and_names_the_place)
     assert_true(said[0] == 't'); /* the path in the tree, not on this machine */
 }
 
-TEST(must_not_reach_says_which_rule)
+TEST(must_not_reach__names_the_rule)
 {
     char said[256];
     const int status = run_in_child(claim_never, 10, said, sizeof said);
@@ -74,7 +74,7 @@ TEST(must_not_reach_says_which_rule)
     assert_non_null(strstr(said, "two candidates never tie"));
 }
 
-TEST(must_debug_is_on_outside_release)
+TEST(must_debug__is_on_outside_release)
 {
     char said[256];
     const int status = run_in_child(claim_debug, 10, said, sizeof said);
@@ -99,7 +99,7 @@ static int *hand_out(int *what, bool keep)
     return keep ? STEAL(mine) : NULL;
 }
 
-TEST(cleanup_runs_unless_stolen)
+TEST(cleanup__runs_unless_stolen)
 {
     int seven = 7;
     closed = 0;
@@ -111,7 +111,7 @@ TEST(cleanup_runs_unless_stolen)
     assert_int_equal(closed, 7);
 }
 
-TEST(freep_frees_and_array_len_counts)
+TEST(freep__frees_and_array_len_counts)
 {
     CLEANUP(freep) char *text = strdup("freed at the end, or the leak check says so");
     const int numbers[5] = {0};

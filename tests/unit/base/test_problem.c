@@ -5,7 +5,7 @@
 
 #include "support/test.h"
 
-TEST(a_problem_is_escaped_and_titled)
+TEST(problem_encode__escapes_the_detail_and_sets_the_title)
 {
     CLEANUP(strbuf_done) struct strbuf out;
 

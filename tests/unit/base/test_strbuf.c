@@ -8,7 +8,7 @@
 #include "support/document.h"
 #include "support/test.h"
 
-TEST(an_empty_buffer_is_a_text)
+TEST(strbuf__is_a_string_when_empty)
 {
     struct strbuf buf;
     strbuf_init(&buf);
@@ -22,7 +22,7 @@ TEST(an_empty_buffer_is_a_text)
     strbuf_done(&buf);
 }
 
-TEST(everything_that_is_added_is_there)
+TEST(strbuf__keeps_all_that_is_added)
 {
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
@@ -39,7 +39,7 @@ TEST(everything_that_is_added_is_there)
     assert_int_equal(buf.len, 0);
 }
 
-TEST(a_buffer_grows_over_every_border)
+TEST(strbuf__grows_over_every_border)
 {
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
@@ -60,7 +60,7 @@ TEST(a_buffer_grows_over_every_border)
     }
 }
 
-TEST(steal_hands_over_and_leaves_an_empty_buffer)
+TEST(strbuf_steal__leaves_an_empty_buffer)
 {
     struct strbuf buf;
     strbuf_init(&buf);
@@ -72,7 +72,7 @@ TEST(steal_hands_over_and_leaves_an_empty_buffer)
     strbuf_done(&buf);
 }
 
-TEST(cut_removes_from_the_middle)
+TEST(strbuf_cut__removes_from_the_middle)
 {
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
@@ -87,7 +87,7 @@ TEST(cut_removes_from_the_middle)
     assert_string_equal(buf.data, "");
 }
 
-TEST(json_is_escaped_and_always_utf8)
+TEST(strbuf_json__escapes_and_is_always_utf8)
 {
 #define ROW(text, json)                                                                            \
     {                                                                                              \
@@ -129,7 +129,7 @@ TEST(json_is_escaped_and_always_utf8)
     }
 }
 
-TEST(a_paragraph_of_a_manual_page_holds_no_requests)
+TEST(strbuf_roff__escapes_requests)
 {
     static const struct {
         const char *text;

@@ -7,7 +7,7 @@
 
 #include "support/test.h"
 
-TEST(texts_are_compared_by_their_bytes)
+TEST(text_eq__compares_bytes)
 {
     assert_true(text_eq(TEXT("a\0b"), TEXT("a\0b")));
     assert_false(text_eq(TEXT("a\0b"), TEXT("a\0c")));
@@ -29,7 +29,7 @@ TEST(texts_are_compared_by_their_bytes)
     assert_false(text_starts(TEXT("ab"), "abc"));
 }
 
-TEST(hash_depends_on_every_byte_and_on_the_length)
+TEST(text_hash__depends_on_every_byte_and_on_the_length)
 {
     char bytes[41] = {0};
     for (size_t len = 0; len <= 40; len++) {
@@ -43,7 +43,7 @@ TEST(hash_depends_on_every_byte_and_on_the_length)
     }
 }
 
-TEST(hash_fills_all_buckets)
+TEST(text_hash__fills_all_buckets)
 {
     uint32_t bucket[256] = {0};
     for (int i = 0; i < 25600; i++) {
@@ -55,7 +55,7 @@ TEST(hash_fills_all_buckets)
         assert_in_range(bucket[i], 40, 180);
 }
 
-TEST(hash_is_another_with_another_seed)
+TEST(text_hash__depends_on_the_seed)
 {
     text_seed(1);
     const uint32_t one = text_hash(TEXT("node-1"));
@@ -67,7 +67,7 @@ TEST(hash_is_another_with_another_seed)
     assert_int_equal(text_hash(TEXT("node-1")), one);
 }
 
-TEST(globs_match)
+TEST(text_glob__matches)
 {
     static const struct {
         const char *glob;
@@ -117,7 +117,7 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-TEST(globs_agree_with_their_definition)
+TEST(text_glob__agrees_with_its_definition)
 {
     const char *env = getenv("TEXT_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 7;
@@ -139,7 +139,7 @@ TEST(globs_agree_with_their_definition)
     assert_true(seen[0] > 1000 && seen[1] > 1000);
 }
 
-TEST(the_worst_glob_ends_soon)
+TEST(text_glob__is_fast_in_the_worst_case)
 {
     char glob[2048];
     static char text[64 * 1024];
@@ -150,7 +150,7 @@ TEST(the_worst_glob_ends_soon)
     assert_false(text_glob((struct text){glob, sizeof glob}, (struct text){text, sizeof text}));
 }
 
-TEST(cut_gives_every_piece_also_the_empty_ones)
+TEST(text_cut__returns_every_piece_also_the_empty_ones)
 {
     static const struct {
         const char *text;
@@ -175,7 +175,7 @@ TEST(cut_gives_every_piece_also_the_empty_ones)
     }
 }
 
-TEST(trim_takes_blanks_at_both_ends_only)
+TEST(text_trim__removes_blanks_at_both_ends_only)
 {
     assert_true(text_is(text_trim(TEXT(" \t a b \t")), "a b"));
     assert_true(text_is(text_trim(TEXT("a")), "a"));
@@ -183,7 +183,7 @@ TEST(trim_takes_blanks_at_both_ends_only)
     assert_true(text_is(text_trim(TEXT("")), ""));
 }
 
-TEST(clip_marks_what_it_cuts)
+TEST(text_clip__marks_a_cut)
 {
     char out[8];
     text_clip(TEXT("1234567"), out, sizeof out);
@@ -198,7 +198,7 @@ TEST(clip_marks_what_it_cuts)
     assert_string_equal(out, "");
 }
 
-TEST(what_a_terminal_would_obey_is_shown_instead)
+TEST(text_clip__escapes_terminal_controls)
 {
     static const struct {
         const char *text;
@@ -230,7 +230,7 @@ TEST(what_a_terminal_would_obey_is_shown_instead)
     assert_string_equal(cut, "ab...");
 }
 
-TEST(the_distance_of_two_words_is_what_a_typist_would_count)
+TEST(text_distance__counts_edits)
 {
     static const struct {
         const char *a;
@@ -251,7 +251,7 @@ TEST(the_distance_of_two_words_is_what_a_typist_would_count)
         assert_int_equal(text_distance(text_of(row[i].a), text_of(row[i].b)), row[i].far);
 }
 
-TEST(slips_are_counted_up_to_a_number_whatever_the_case)
+TEST(text_slips__counts_up_to_a_limit_and_ignores_case)
 {
     static const struct {
         const char *a;

@@ -9,7 +9,7 @@
 
 static const int64_t patience_ms = PATIENCE_S * INT64_C(1000);
 
-TEST(a_ring_before_the_wait_ends_it_at_once_and_only_once)
+TEST(bell__ends_one_wait_when_rung_before_it)
 {
     struct bell *bell = bell_new();
     bell_ring(bell);
@@ -31,7 +31,7 @@ static void *ring(void *arg)
     return NULL;
 }
 
-TEST(whoever_sleeps_for_ever_is_woken_by_another_thread)
+TEST(bell__wakes_a_thread_that_waits_without_a_deadline)
 {
     struct bell *bell = bell_new();
     pthread_t thread;

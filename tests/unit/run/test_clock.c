@@ -4,7 +4,7 @@
 
 #include "support/test.h"
 
-TEST(the_monotonic_clock_never_goes_back)
+TEST(clock_ns__never_goes_back)
 {
     struct clock_ops clock;
     clock_real(&clock);
@@ -21,7 +21,7 @@ TEST(the_monotonic_clock_never_goes_back)
     }
 }
 
-TEST(the_wall_clock_is_milliseconds_since_1970)
+TEST(wall_clock__is_in_milliseconds_since_1970)
 {
     struct clock_ops clock;
     clock_real(&clock);
@@ -30,7 +30,7 @@ TEST(the_wall_clock_is_milliseconds_since_1970)
     assert_true(now < 7258118400000); /* 2200 */
 }
 
-TEST(the_clock_of_a_thread_stands_still_while_it_sleeps)
+TEST(clock_thread_ns__stands_still_while_the_thread_sleeps)
 {
     const int64_t start_ns = clock_ns();
     const int64_t start_thread_ns = clock_thread_ns();

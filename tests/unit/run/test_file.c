@@ -44,7 +44,7 @@ static void holds(const char *text)
     assert_string_equal(data, text);
 }
 
-FIXTURE_TEST(the_new_one_takes_the_place_of_the_old_one)
+FIXTURE_TEST(file_replace__replaces_the_whole_file)
 {
     struct stat is;
     struct err err;
@@ -60,7 +60,7 @@ FIXTURE_TEST(the_new_one_takes_the_place_of_the_old_one)
     assert_int_equal(is.st_mode & 0777 & ~0644U, 0);
 }
 
-FIXTURE_TEST(one_that_cannot_be_written_leaves_the_old_one)
+FIXTURE_TEST(file_replace__keeps_the_old_file_on_failure)
 {
     struct err err;
 
@@ -71,7 +71,7 @@ FIXTURE_TEST(one_that_cannot_be_written_leaves_the_old_one)
     holds("old");
 }
 
-FIXTURE_TEST(what_cannot_be_written_says_why)
+FIXTURE_TEST(file_write__sets_errno_on_failure)
 {
     int end[2];
 

@@ -57,7 +57,7 @@ static void assert_is_time(const char *at)
     }
 }
 
-FIXTURE_TEST(a_line_of_text_has_time_level_message_and_fields)
+FIXTURE_TEST(text_line__has_time_level_message_and_fields)
 {
     log_write(LOG_INFO, "pod bound", log_str("pod", "default/web-0"), log_i64("milli", 300),
               log_text("node", TEXT("n1")), log_i64("least", INT64_MIN));
@@ -68,7 +68,7 @@ FIXTURE_TEST(a_line_of_text_has_time_level_message_and_fields)
         " info  pod bound pod=default/web-0 milli=300 node=n1 least=-9223372036854775808\n");
 }
 
-FIXTURE_TEST(text_that_could_be_taken_for_more_is_quoted)
+FIXTURE_TEST(text_line__quotes_ambiguous_values)
 {
     log_write(LOG_WARN, "odd", log_str("blank", "a b"), log_str("quote", "a\"b"),
               log_str("line", "a\nb"), log_str("equals", "a=b"), log_str("empty", ""),
@@ -80,7 +80,7 @@ FIXTURE_TEST(text_that_could_be_taken_for_more_is_quoted)
                                    "broken=\"\xef\xbf\xbd\" nul=\"a\\u0000b\"\n");
 }
 
-FIXTURE_TEST(a_line_of_json_is_one_object)
+FIXTURE_TEST(json_line__is_one_object)
 {
     log_set(LOG_DEBUG, true);
     log_write(LOG_ERROR, "it \"failed\"", log_str("why", "a\n\"b\""), log_i64("request", 17));
@@ -106,7 +106,7 @@ static const char *ask(void)
     return "x";
 }
 
-FIXTURE_TEST(what_is_below_the_level_costs_nothing)
+FIXTURE_TEST(log_level__evaluates_no_field_below_it)
 {
     log_set(LOG_WARN, false);
     assert_false(log_wants(LOG_INFO));
@@ -122,7 +122,7 @@ FIXTURE_TEST(what_is_below_the_level_costs_nothing)
     assert_int_equal(asked, 1);
 }
 
-FIXTURE_TEST(levels_have_names)
+FIXTURE_TEST(log_level__is_parsed_from_its_exact_name)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
     static const char *const wrong[] = {"", "INFO", "warning", "inf", "infos", " info"};
@@ -148,7 +148,7 @@ static void *write_lines(void *arg)
     return NULL;
 }
 
-FIXTURE_TEST(lines_of_several_threads_do_not_mix)
+FIXTURE_TEST(log__does_not_mix_lines_of_threads)
 {
     pthread_t thread[THREADS];
     char name[THREADS][2];
@@ -194,7 +194,7 @@ static int64_t left_out(void)
     return sum;
 }
 
-FIXTURE_TEST(of_one_message_so_many_lines_are_written_and_no_more)
+FIXTURE_TEST(log_pace__limits_the_lines_of_one_message)
 {
     static const struct timespec pause = {.tv_nsec = 500 * 1000 * 1000};
     const int64_t before = left_out();
@@ -218,7 +218,7 @@ FIXTURE_TEST(of_one_message_so_many_lines_are_written_and_no_more)
     log_set_pace(LOG_LINES_MAX, LOG_PACE_MS);
 }
 
-FIXTURE_TEST(debug_tells_all_and_messages_without_number_share_a_bound)
+FIXTURE_TEST(log_pace__spares_debug_and_shares_a_limit_of_many_messages)
 {
     static char name[200][16];
 

@@ -47,7 +47,7 @@ static long long value_of(const char *series)
     return strtoll(line + strlen(start), NULL, 10);
 }
 
-FIXTURE_TEST(a_series_without_labels_is_there_before_it_is_touched)
+FIXTURE_TEST(metric__without_labels_is_exposed_from_the_start)
 {
     expose();
     assert_int_equal(value_of("milligpu_commit_failures_total"), 0);
@@ -59,7 +59,7 @@ FIXTURE_TEST(a_series_without_labels_is_there_before_it_is_touched)
     assert_null(strstr(page.data, "milligpu_wake_ups_total"));
 }
 
-FIXTURE_TEST(counters_add_and_gauges_are_set)
+FIXTURE_TEST(metric__adds_to_counters_and_sets_gauges)
 {
     metric_add(M_COMMIT_FAILURES, NULL, 2);
     metric_add(M_COMMIT_FAILURES, NULL, 3);
@@ -74,7 +74,7 @@ FIXTURE_TEST(counters_add_and_gauges_are_set)
     assert_int_equal(value_of("milligpu_queue_depth"), -4);
 }
 
-FIXTURE_TEST(a_histogram_of_seconds_counts_up)
+FIXTURE_TEST(histogram__of_seconds_is_cumulative)
 {
     metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES("filter"), 0);
     metric_observe_ns(M_WEBHOOK_SECONDS, LABEL_VALUES("filter"), 50000); /* bounds are inclusive */
@@ -93,7 +93,7 @@ FIXTURE_TEST(a_histogram_of_seconds_counts_up)
         strstr(page.data, "\nmilligpu_webhook_seconds_sum{verb=\"filter\"} 12.500100001\n"));
 }
 
-FIXTURE_TEST(a_histogram_of_counts_counts_up)
+FIXTURE_TEST(histogram__of_counts_is_cumulative)
 {
     metric_observe(M_COMMIT_BATCH, NULL, 0);
     metric_observe(M_COMMIT_BATCH, NULL, 1);
@@ -109,7 +109,7 @@ FIXTURE_TEST(a_histogram_of_counts_counts_up)
     assert_int_equal(value_of("milligpu_commit_batch_count"), 4);
 }
 
-FIXTURE_TEST(a_sample_is_escaped_as_prometheus_reads_it)
+FIXTURE_TEST(metric_sample__is_escaped_for_prometheus)
 {
     strbuf_reset(&page);
     metric_head(&page, M_FREE, METRIC_PLAIN);
@@ -129,7 +129,7 @@ FIXTURE_TEST(a_sample_is_escaped_as_prometheus_reads_it)
                         "process_start_time_seconds 12.034\n");
 }
 
-FIXTURE_TEST(a_counter_loses_its_ending_in_the_head_of_openmetrics)
+FIXTURE_TEST(openmetrics__drops_total_in_the_head_of_a_counter)
 {
     strbuf_reset(&page);
     metric_head(&page, M_PROCESS_CPU, METRIC_OPEN);
@@ -149,7 +149,7 @@ FIXTURE_TEST(a_counter_loses_its_ending_in_the_head_of_openmetrics)
     assert_non_null(strstr(page.data, "milligpu_commit_seconds_bucket{le=\"5e-05\"} "));
 }
 
-FIXTURE_TEST(what_the_kernel_counts_is_not_shown_as_zero)
+FIXTURE_TEST(kernel_metric__is_not_exposed_as_zero)
 {
     expose();
     assert_null(strstr(page.data, "process_"));
@@ -162,7 +162,7 @@ static void sum_up(void *user, const char *labels, int64_t value)
     *sum += value;
 }
 
-FIXTURE_TEST(the_series_of_a_metric_can_be_visited)
+FIXTURE_TEST(metric_each__visits_the_series_of_a_metric)
 {
     int64_t sum = 0;
     metric_add(M_EVENTS, LABEL_VALUES("ok"), 40);
@@ -180,7 +180,7 @@ static void expose_node(void)
 }
 
 /* The last value of the table is the first to be touched. */
-FIXTURE_TEST(values_are_there_from_the_start_in_the_order_of_the_table)
+FIXTURE_TEST(metric__values_are_exposed_in_the_order_of_the_table)
 {
     metric_set(COUNT_MPS_DOWN, NULL, 3);
     metric_add(COUNT_REFUSED, NULL, 2);
@@ -202,7 +202,7 @@ FIXTURE_TEST(values_are_there_from_the_start_in_the_order_of_the_table)
     assert_int_equal(metric_value(COUNT_STRANGERS), 0);
 }
 
-FIXTURE_TEST(a_page_has_the_metrics_of_its_program)
+FIXTURE_TEST(metric_expose__writes_the_metrics_of_one_program)
 {
     expose_node();
     assert_non_null(strstr(page.data, "milligpu_node_connected 0\n"));
@@ -252,7 +252,7 @@ static void *scrape(void *arg)
 }
 
 /* A peer chooses some labels, such as the status of its answers: they must not end the process. */
-FIXTURE_TEST(more_labels_than_there_is_place_for_count_as_other)
+FIXTURE_TEST(metric__counts_labels_beyond_the_limit_as_other)
 {
     for (int code = 0; code < 1000; code++) {
         char labels[64];
@@ -276,7 +276,7 @@ FIXTURE_TEST(more_labels_than_there_is_place_for_count_as_other)
     assert_int_equal(value_of("milligpu_api_requests_total{call=\"made_up\",code=\"7\"}"), 2);
 }
 
-FIXTURE_TEST(threads_lose_no_count_while_others_read)
+FIXTURE_TEST(metric__loses_no_count_while_others_read)
 {
     pthread_t thread[THREADS];
     pthread_t reader;
@@ -306,7 +306,7 @@ static bool ends_in(const char *name, const char *end)
     return strlen(name) > len && strcmp(name + strlen(name) - len, end) == 0;
 }
 
-FIXTURE_TEST(names_follow_the_rules_of_prometheus)
+FIXTURE_TEST(metric_name__follows_the_rules_of_prometheus)
 {
     const struct metric_info *metric = NULL;
     for (int id = 0; id < METRICS; id++) {
@@ -350,7 +350,7 @@ static void write_document(struct strbuf *out)
     metric_rows(out, milligpud_metrics.begin, milligpud_metrics.end);
 }
 
-FIXTURE_TEST(the_document_equals_its_table)
+FIXTURE_TEST(metrics_document__equals_its_table)
 {
     document_equals("docs/METRICS.md", write_document);
 }

@@ -45,7 +45,7 @@ static void *count(void *arg)
     return NULL;
 }
 
-TEST(one_thread_holds_it)
+TEST(mutex__is_held_by_one_thread)
 {
     struct counter counter;
     pthread_t thread;
@@ -57,7 +57,7 @@ TEST(one_thread_holds_it)
     counter_done(&counter);
 }
 
-TEST(a_wait_ends_at_its_deadline)
+TEST(condvar__wait_ends_at_its_deadline)
 {
     struct counter counter;
     const int64_t began_ns = clock_ns();
@@ -88,7 +88,7 @@ static void *answer(void *arg)
     return NULL;
 }
 
-TEST(a_signal_ends_a_wait_before_its_deadline)
+TEST(condvar__signal_ends_a_wait_before_its_deadline)
 {
     struct counter counter;
     pthread_t thread;

@@ -18,7 +18,7 @@ static void sleep_ms(int64_t ms)
     (void)nanosleep(&wait, NULL);
 }
 
-TEST(items_come_out_in_the_order_they_went_in)
+TEST(queue__returns_items_in_order)
 {
     void *taken[16];
     struct queue *queue = queue_new(5);
@@ -40,7 +40,7 @@ TEST(items_come_out_in_the_order_they_went_in)
     queue_free(NULL);
 }
 
-TEST(a_full_queue_refuses_and_an_empty_one_gives_nothing)
+TEST(queue__refuses_when_full_and_returns_nothing_when_empty)
 {
     void *taken[4];
     struct queue *queue = queue_new(2);
@@ -55,7 +55,7 @@ TEST(a_full_queue_refuses_and_an_empty_one_gives_nothing)
     queue_free(queue);
 }
 
-TEST(a_wake_ends_one_wait_also_one_that_comes_later)
+TEST(queue_wake__ends_one_wait_also_a_later_one)
 {
     void *taken[1];
     struct queue *queue = queue_new(1);
@@ -91,7 +91,7 @@ static void *close_soon(void *arg)
     return NULL;
 }
 
-TEST(a_taker_that_waits_is_told)
+TEST(queue_take__is_woken_by_wake_put_and_close)
 {
     void *(*const tell[])(void *) = {wake_soon, put_soon, close_soon};
     const size_t gets[] = {0, 1, 0};
@@ -108,7 +108,7 @@ TEST(a_taker_that_waits_is_told)
     }
 }
 
-TEST(a_closed_queue_gives_what_it_has_and_takes_no_more)
+TEST(queue_close__keeps_queued_items_and_refuses_more)
 {
     void *taken[4];
     struct queue *queue = queue_new(4);
@@ -132,7 +132,7 @@ static void *put_more(void *arg)
 }
 
 /* The last item may be larger than what is left. */
-TEST(who_has_large_things_to_say_waits_until_less_is_in_it)
+TEST(queue_put_below__waits_while_too_many_bytes_are_queued)
 {
     const struct queue_share share = {4, 1000};
     struct queue *queue = queue_new(4);
@@ -161,7 +161,7 @@ static void *put_waiting(void *arg)
     return queue_put_wait(arg, &item[1]) ? &item[1] : NULL;
 }
 
-TEST(a_producer_waits_for_room_or_for_the_end)
+TEST(queue_put_wait__waits_for_room_or_for_close)
 {
     for (int closes = 0; closes < 2; closes++) {
         struct queue *queue = queue_new(1);
@@ -196,7 +196,7 @@ static void *put_below_two(void *arg)
     return queue_put_below(arg, &item[1], 0, (struct queue_share){2, 1}) ? &item[1] : NULL;
 }
 
-TEST(who_must_leave_room_waits_while_others_go_on)
+TEST(queue_put_below__waits_while_other_producers_continue)
 {
     struct queue *queue = queue_new(4);
     pthread_t thread;
@@ -230,7 +230,7 @@ static void *produce(void *arg)
     return producer;
 }
 
-TEST(many_producers_lose_nothing_and_keep_their_order)
+TEST(queue__keeps_the_order_of_each_producer)
 {
     static struct producer producer[PRODUCERS];
     size_t seen[PRODUCERS] = {0};

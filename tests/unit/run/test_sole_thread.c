@@ -29,7 +29,7 @@ static struct visit visit_of_another(struct sole_thread *sole)
     return visit;
 }
 
-TEST(the_first_thread_that_enters_is_the_only_one)
+TEST(sole_thread__admits_only_the_first_thread_that_enters)
 {
     struct sole_thread sole = {0};
     assert_true(sole_thread_enter(&sole));
@@ -41,7 +41,7 @@ TEST(the_first_thread_that_enters_is_the_only_one)
     assert_true(sole_thread_enter(&sole));
 }
 
-TEST(before_one_enters_every_thread_is_admitted)
+TEST(sole_thread__admits_every_thread_before_the_first_enters)
 {
     struct sole_thread sole = {0};
     assert_true(sole_thread_admits(&sole));

@@ -118,7 +118,7 @@ static void signs(struct scene *scene, const char *id)
     assert_true(signature_is_good(text_of(scene->key[0].key), text_of(signature), &what));
 }
 
-SCENE_TEST(the_first_key_signs_once_it_is_published)
+SCENE_TEST(first_key__signs_once_published)
 {
     has(scene, "next");
     pass(scene, 10 * KEY_WAIT_MS);
@@ -136,7 +136,7 @@ SCENE_TEST(the_first_key_signs_once_it_is_published)
     assert_int_equal(scene->key[0].since_ms, scene->now.wall_ms - 1000);
 }
 
-SCENE_TEST(what_was_published_is_no_other_key)
+SCENE_TEST(keyring_published__ignores_other_keys)
 {
     const struct key_entry other = {.id = "0123456789abcdef"};
 
@@ -151,7 +151,7 @@ SCENE_TEST(what_was_published_is_no_other_key)
     has(scene, "signing next");
 }
 
-SCENE_TEST(a_next_key_signs_two_minutes_after_it_was_published)
+SCENE_TEST(next_key__signs_two_minutes_after_publication)
 {
     struct stat is;
 
@@ -188,7 +188,7 @@ SCENE_TEST(a_next_key_signs_two_minutes_after_it_was_published)
 }
 
 /* No clock tells how long a process was away, so a start waits anew. */
-SCENE_TEST(a_restart_in_the_middle_waits_anew)
+SCENE_TEST(next_key__waits_anew_after_a_restart)
 {
     publish(scene);
     replace(scene);
@@ -224,7 +224,7 @@ static void copy_file(const char *from, const char *to)
 }
 
 /* At each of its two steps on disk. */
-SCENE_TEST(a_crash_between_two_keys_is_finished_by_the_next_start)
+SCENE_TEST(keyring_open__completes_a_replacement_after_a_crash)
 {
     char kept[120];
 
@@ -245,7 +245,7 @@ SCENE_TEST(a_crash_between_two_keys_is_finished_by_the_next_start)
     signs(scene, second);
 }
 
-SCENE_TEST(a_file_that_somebody_replaced_leaves_the_public_key_of_before)
+SCENE_TEST(keyring_open__keeps_the_public_key_of_a_replaced_file)
 {
     publish(scene);
     has(scene, "signing");
@@ -261,7 +261,7 @@ SCENE_TEST(a_file_that_somebody_replaced_leaves_the_public_key_of_before)
     has(scene, "signing retiring");
 }
 
-SCENE_TEST(one_key_is_replaced_at_a_time)
+SCENE_TEST(keyring_replace__refuses_a_second_next_key)
 {
     assert_int_equal(keyring_replace(scene->keyring, scene->now, &scene->err), -ERR_CONFLICT);
     publish(scene);
@@ -271,7 +271,7 @@ SCENE_TEST(one_key_is_replaced_at_a_time)
     has(scene, "signing next");
 }
 
-SCENE_TEST(there_are_so_many_keys)
+SCENE_TEST(keyring_replace__refuses_more_than_keyring_max)
 {
     publish(scene);
     for (int i = 1; i < KEYRING_MAX; i++) {
@@ -288,7 +288,7 @@ SCENE_TEST(there_are_so_many_keys)
 }
 
 /* A folder in place of the list: nothing can be written there. */
-SCENE_TEST(what_cannot_be_written_has_not_happened)
+SCENE_TEST(keyring__keeps_its_state_when_the_list_cannot_be_written)
 {
     assert_int_equal(mkdir(scene->list, 0700), 0);
     scene->count = keyring_list(scene->keyring, scene->key);
@@ -319,7 +319,7 @@ SCENE_TEST(what_cannot_be_written_has_not_happened)
 }
 
 /* Then its file is in its place already, and FILE.next is gone. */
-SCENE_TEST(a_key_that_was_moved_signs_once_the_disk_keeps_that)
+SCENE_TEST(next_key__signs_only_after_its_move_is_synced)
 {
     disk_install();
     publish(scene);
@@ -346,7 +346,7 @@ SCENE_TEST(a_key_that_was_moved_signs_once_the_disk_keeps_that)
     has(scene, "signing retiring retiring");
 }
 
-SCENE_TEST(a_list_that_cannot_be_read_is_an_error_that_says_where)
+SCENE_TEST(key_list__reports_the_line_that_cannot_be_read)
 {
     static const char *const line[] = {
         "nonsense",

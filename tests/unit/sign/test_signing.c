@@ -100,7 +100,7 @@ static const struct signed_facts facts = {
          "4915}]}}"),
     SIGNED_ALLOCATION};
 
-FIXTURE_TEST(a_file_is_made_once)
+FIXTURE_TEST(key_file__is_created_once)
 {
     char first[PUBLIC_KEY_TEXT_BYTES];
 
@@ -123,7 +123,7 @@ FIXTURE_TEST(a_file_is_made_once)
     signing_key_free(key);
 }
 
-FIXTURE_TEST(the_key_of_the_rfc_signs_as_the_rfc_says)
+FIXTURE_TEST(signing_sign__agrees_with_rfc_8032)
 {
     char text[SIGNATURE_TEXT_BYTES];
     char again[SIGNATURE_TEXT_BYTES];
@@ -189,7 +189,7 @@ static void changes_nothing_else(struct signed_text *is, char *bytes, size_t *le
     assert_true(is_good(is));
 }
 
-FIXTURE_TEST(every_changed_byte_is_refused)
+FIXTURE_TEST(signature__is_refused_after_any_changed_byte)
 {
     const struct text part[3] = {TEXT("u-1"), TEXT("n-1"), TEXT("{\"v\":1}")};
     const struct signed_facts what = {part[0], part[1], part[2], SIGNED_ALLOCATION};
@@ -214,7 +214,7 @@ FIXTURE_TEST(every_changed_byte_is_refused)
 }
 
 /* The parts are told apart by a NUL: nothing may move from one to the next. */
-FIXTURE_TEST(parts_cannot_be_cut_in_another_way)
+FIXTURE_TEST(signature__binds_the_borders_of_its_parts)
 {
     const struct signed_facts a = {TEXT("uid"), TEXT("node"), TEXT("{}"), SIGNED_ALLOCATION};
     const struct signed_facts b = {TEXT("uidn"), TEXT("ode"), TEXT("{}"), SIGNED_ALLOCATION};
@@ -231,7 +231,7 @@ FIXTURE_TEST(parts_cannot_be_cut_in_another_way)
 }
 
 /* An agent may sign reports of its node, and nobody may make an allocation of one, or back. */
-FIXTURE_TEST(a_signature_is_good_for_one_kind_of_thing)
+FIXTURE_TEST(signature__is_good_for_one_kind_of_facts)
 {
     static const struct signed_facts report = {
         .node = TEXT("n1"), .bytes = TEXT("{\"v\":1}"), .kind = SIGNED_USAGE};
@@ -260,7 +260,7 @@ FIXTURE_TEST(a_signature_is_good_for_one_kind_of_thing)
     signing_key_free(key);
 }
 
-TEST(rubbish_of_any_length_is_no_signature)
+TEST(signature__is_refused_for_garbage_of_any_length)
 {
     char bytes[256];
     char id[KEY_ID_BYTES];
@@ -279,7 +279,7 @@ TEST(rubbish_of_any_length_is_no_signature)
     assert_false(public_key_has_id(TEXT("AAAA"), ""));
 }
 
-FIXTURE_TEST(a_key_that_others_can_read_is_refused)
+FIXTURE_TEST(key_file__is_refused_when_readable_by_others)
 {
     static const mode_t bad[] = {0640, 0604, 0644, 0620, 0602, 0610, 0601, 0666, 0664, 0440};
 
@@ -295,7 +295,7 @@ FIXTURE_TEST(a_key_that_others_can_read_is_refused)
     assert_int_equal(mode_of(fixture->file), 0600);
 }
 
-FIXTURE_TEST(what_is_no_key_is_refused_with_a_sentence)
+FIXTURE_TEST(key_file__is_refused_with_the_reason)
 {
     CLEANUP(xfreep) char *large = xcalloc(20000, 1);
 
@@ -318,7 +318,7 @@ FIXTURE_TEST(what_is_no_key_is_refused_with_a_sentence)
     refused(fixture, ERR_INVALID, "is no file");
 }
 
-FIXTURE_TEST(a_link_leads_to_the_key)
+FIXTURE_TEST(key_file__may_be_a_link)
 {
     char target[120];
 
@@ -335,7 +335,7 @@ FIXTURE_TEST(a_link_leads_to_the_key)
     assert_int_equal(signing_key_open(fixture->file, &none, &fixture->err), -ERR_NOT_FOUND);
 }
 
-FIXTURE_TEST(a_folder_that_is_missing_is_an_error)
+FIXTURE_TEST(key_file__reports_a_missing_folder)
 {
     struct signing_key *key = NULL;
     char file[128];

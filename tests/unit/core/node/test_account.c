@@ -134,7 +134,7 @@ static void falls_into(struct scene *scene, enum account_part part, uint64_t mil
     *scene = (struct scene){0};
 }
 
-TEST(what_is_left_is_named_by_what_closes_it)
+TEST(account__names_the_remainder_by_its_obstacle)
 {
     struct scene scene = {0};
 
@@ -191,7 +191,7 @@ TEST(what_is_left_is_named_by_what_closes_it)
     falls_into(&scene, ACCOUNT_UNHEALTHY, 1000);
 }
 
-TEST(whole_gpus_are_those_that_nobody_shares)
+TEST(account__counts_unshared_gpus_as_held_whole)
 {
     struct scene scene = {0};
 
@@ -231,7 +231,7 @@ TEST(whole_gpus_are_those_that_nobody_shares)
     falls_into(&scene, ACCOUNT_HELD, 1000);
 }
 
-TEST(a_named_gpu_is_held_and_others_stay_free)
+TEST(account__counts_only_the_named_gpu_as_held)
 {
     struct scene scene = {0};
 
@@ -261,7 +261,7 @@ TEST(a_named_gpu_is_held_and_others_stay_free)
     falls_into(&scene, ACCOUNT_FREE, 700);
 }
 
-TEST(what_pods_hold_beyond_a_size_counts_once)
+TEST(account__counts_charges_beyond_a_size_once)
 {
     struct scene scene = {0};
 
@@ -278,7 +278,7 @@ TEST(what_pods_hold_beyond_a_size_counts_once)
     node_unref(node);
 }
 
-TEST(every_part_has_a_name_of_its_own)
+TEST(account_name__is_unique)
 {
     for (uint32_t part = 0; part < ACCOUNT_PARTS; part++) {
         assert_true(account_name(part)[0] != '\0');
@@ -375,7 +375,7 @@ static void adds_up(const struct node *node, const struct gpu *gpu, uint32_t *se
     assert_true(others <= 1);
 }
 
-TEST(the_parts_add_up_on_every_node)
+TEST(account__adds_up_on_every_node)
 {
     const char *given = getenv("ACCOUNT_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     const int steps = walk_steps(20000, 2000);

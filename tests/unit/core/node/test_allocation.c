@@ -40,7 +40,7 @@ static struct allocation_facts facts_of(const struct share *shares, uint32_t cou
     };
 }
 
-TEST(the_charge_is_the_peak_of_the_life)
+TEST(charge__is_the_peak_over_the_life_of_the_pod)
 {
 #define A CONTAINER_APP
 #define I CONTAINER_INIT
@@ -85,7 +85,7 @@ TEST(the_charge_is_the_peak_of_the_life)
     }
 }
 
-TEST(milli_and_mib_peak_each_for_itself)
+TEST(charge__peaks_in_milli_and_mib_separately)
 {
     struct share shares[] = {share_of(CONTAINER_INIT, 0, "GPU-a", 700),
                              share_of(CONTAINER_APP, 1, "GPU-a", 600)};
@@ -98,7 +98,7 @@ TEST(milli_and_mib_peak_each_for_itself)
     allocation_unref(made);
 }
 
-TEST(each_gpu_is_charged_once)
+TEST(charge__is_one_for_each_gpu)
 {
     const struct share shares[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300),
                                    share("b", 1, "GPU-b", 200), share("b", 1, "GPU-a", 100)};
@@ -113,7 +113,7 @@ TEST(each_gpu_is_charged_once)
     allocation_unref(made);
 }
 
-TEST(shares_come_to_stand_in_the_order_of_life)
+TEST(allocation__sorts_shares_by_start_order)
 {
     /* The app is given first: without sorting, the init container's peak would lack the sidecar. */
     const struct share shares[] = {share_of(CONTAINER_APP, 2, "GPU-a", 100),
@@ -128,7 +128,7 @@ TEST(shares_come_to_stand_in_the_order_of_life)
     allocation_unref(made);
 }
 
-TEST(an_allocation_keeps_its_own_copies)
+TEST(allocation__copies_its_facts)
 {
     char uid[] = "uid-1";
     char container[] = "main";
@@ -148,7 +148,7 @@ TEST(an_allocation_keeps_its_own_copies)
     allocation_unref(made);
 }
 
-TEST(the_last_to_let_go_frees_it)
+TEST(allocation__is_freed_by_the_last_unref)
 {
     const struct share shares[] = {share("a", 0, "GPU-a", 300)};
     const struct allocation_facts facts = facts_of(shares, 1);
@@ -160,7 +160,7 @@ TEST(the_last_to_let_go_frees_it)
     allocation_unref(NULL);
 }
 
-TEST(what_the_cluster_imposed_needs_no_share)
+TEST(allocation__needs_no_share_when_adopted)
 {
     struct allocation_facts facts = facts_of(NULL, 0);
     facts.origin = ORIGIN_ADOPTED;
@@ -173,7 +173,7 @@ TEST(what_the_cluster_imposed_needs_no_share)
     allocation_unref(made);
 }
 
-TEST(absurd_amounts_do_not_wrap_around)
+TEST(charge__saturates_at_absurd_amounts)
 {
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
                              share("c", 2, "GPU-b", 300)};
@@ -191,7 +191,7 @@ TEST(absurd_amounts_do_not_wrap_around)
     allocation_unref(made);
 }
 
-TEST(every_broken_invariant_is_named)
+TEST(allocation_fault__names_every_broken_invariant)
 {
     const struct share good[] = {share("a", 0, "GPU-a", 300), share("a", 0, "GPU-b", 300),
                                  share("b", 1, "GPU-a", 300)};
@@ -230,7 +230,7 @@ TEST(every_broken_invariant_is_named)
 #undef FAULT
 }
 
-TEST(what_was_asked_for_is_what_a_share_has_unless_it_was_raised)
+TEST(allocation__defaults_asked_to_the_size_of_the_share)
 {
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
                              share("c", 2, "GPU-a", 300)};
@@ -246,7 +246,7 @@ TEST(what_was_asked_for_is_what_a_share_has_unless_it_was_raised)
     allocation_unref(made);
 }
 
-TEST(as_many_shares_as_there_may_be_are_no_fault)
+TEST(allocation__accepts_parts_max_shares)
 {
     static struct share shares[PARTS_MAX];
     static char container[PARTS_MAX][8];
@@ -262,7 +262,7 @@ TEST(as_many_shares_as_there_may_be_are_no_fault)
     allocation_unref(made);
 }
 
-TEST(what_is_unsound_is_named)
+TEST(allocation_unsound__names_wrong_charges)
 {
     const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
     const struct allocation_facts facts = facts_of(shares, 2);
@@ -276,7 +276,7 @@ TEST(what_is_unsound_is_named)
     allocation_unref(made);
 }
 
-TEST(an_allocation_holds_its_names)
+TEST(allocation__holds_its_names)
 {
     struct names *names = names_new();
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
@@ -307,7 +307,7 @@ static bool same(struct allocation_facts *a, struct allocation_facts *b)
     return answer;
 }
 
-TEST(same_shares_means_node_gpu_and_amounts)
+TEST(allocation_same_shares__compares_node_gpu_and_amounts)
 {
     const struct share shares[] = {share("a", 0, "GPU-a", 300), share("a", 0, "GPU-b", 300)};
     const struct share turned[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300)};
@@ -336,7 +336,7 @@ TEST(same_shares_means_node_gpu_and_amounts)
 }
 
 /* The texts are so short that the sanitizers catch a read past the shares. */
-TEST(a_share_among_others_is_not_sought_behind_them)
+TEST(allocation_same_shares__stops_at_the_last_share)
 {
     const struct share one = share("a", 0, "GPU-a", 300);
     const struct share other = share("a", 0, "GPU-b", 300);
@@ -348,7 +348,7 @@ TEST(a_share_among_others_is_not_sought_behind_them)
     assert_false(same(&a, &b));
 }
 
-TEST(states_origins_and_kinds_have_their_words)
+TEST(state__has_a_word_like_origins_and_kinds)
 {
     assert_string_equal(allocation_state_name(STATE_RESERVED), "reserved");
     assert_string_equal(allocation_state_name(STATE_BOUND), "bound");

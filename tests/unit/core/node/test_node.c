@@ -102,7 +102,7 @@ static bool aborts(void (*owned_id)(struct scene *), struct scene *scene)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-TEST(sums_are_the_sums_of_the_charges)
+TEST(node__sums_the_charges)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     scene.pod[scene.pods++] = pod("c", "GPU-a", 300, STATE_BOUND);
@@ -128,7 +128,7 @@ TEST(sums_are_the_sums_of_the_charges)
     drop_pods(&scene);
 }
 
-TEST(a_gpu_is_unhealthy_while_its_node_shows_it_so)
+TEST(gpu_reported_unhealthy__needs_a_present_gpu_and_node)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
 
@@ -149,7 +149,7 @@ TEST(a_gpu_is_unhealthy_while_its_node_shows_it_so)
     drop_pods(&scene);
 }
 
-TEST(of_a_uid_only_its_length_is_compared)
+TEST(node_allocation__compares_only_the_length_of_a_uid)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.pod[scene.pods++] = pod("ab", "GPU-a", 100, STATE_BOUND);
@@ -170,7 +170,7 @@ static void build_it(struct scene *scene)
     node_unref(node_new(&build));
 }
 
-TEST(no_pod_lives_twice_on_a_node)
+TEST(node__aborts_on_a_duplicate_pod)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.pod[scene.pods++] = pod("a", "GPU-a", 100, STATE_BOUND);
@@ -180,7 +180,7 @@ TEST(no_pod_lives_twice_on_a_node)
     drop_pods(&scene);
 }
 
-TEST(gpus_are_in_the_order_of_absence_index_and_id)
+TEST(node__sorts_gpus_by_absence_index_and_id)
 {
     struct scene scene = {
         .gpu = {gpu("GPU-x", 3), gpu("GPU-y", 1), gpu("GPU-b", 0), gpu("GPU-a", 0)}, .gpus = 4};
@@ -197,7 +197,7 @@ TEST(gpus_are_in_the_order_of_absence_index_and_id)
     drop_pods(&scene);
 }
 
-TEST(an_absent_gpu_stays_with_its_size_while_it_is_charged)
+TEST(absent_gpu__keeps_its_size_while_charged)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     scene.gpu[1].flags = GPU_ABSENT;
@@ -218,7 +218,7 @@ TEST(an_absent_gpu_stays_with_its_size_while_it_is_charged)
     drop_pods(&scene);
 }
 
-TEST(a_charge_that_nobody_knows_makes_an_absent_gpu)
+TEST(absent_gpu__is_created_by_a_charge_on_an_unknown_id)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     scene.pod[scene.pods++] = pod("a", "GPU-lost", 300, STATE_BOUND);
@@ -237,7 +237,7 @@ TEST(a_charge_that_nobody_knows_makes_an_absent_gpu)
     drop_pods(&scene);
 }
 
-TEST(an_alias_means_the_gpu_that_is_there)
+TEST(alias__names_the_gpu_that_is_present)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("n1/gpu-0", 0), gpu("n1/gpu-7", 7)},
                           .gpus = 3};
@@ -257,7 +257,7 @@ TEST(an_alias_means_the_gpu_that_is_there)
     drop_pods(&scene);
 }
 
-TEST(an_id_means_more_than_an_alias)
+TEST(alias__yields_to_an_id)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("n1/gpu-0", 1)}, .gpus = 2};
     scene.gpu[0].alias = atom("n1/gpu-0");
@@ -270,7 +270,7 @@ TEST(an_id_means_more_than_an_alias)
     drop_pods(&scene);
 }
 
-TEST(a_gpu_charged_beyond_its_size_is_over)
+TEST(gpu__is_over_when_charged_beyond_its_size)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
     scene.gpu[0].milli = 500; /* shrank below its use */
@@ -296,7 +296,7 @@ TEST(a_gpu_charged_beyond_its_size_is_over)
     drop_pods(&scene);
 }
 
-TEST(the_smallest_gpu_can_be_over_as_well)
+TEST(gpu__is_over_even_at_the_smallest_size)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     scene.gpu[0].milli = 1;
@@ -310,7 +310,7 @@ TEST(the_smallest_gpu_can_be_over_as_well)
     drop_pods(&scene);
 }
 
-TEST(closed_gpus_say_why)
+TEST(gpu_closed__returns_the_strongest_reason)
 {
     static const struct {
         unsigned flags;
@@ -334,7 +334,7 @@ TEST(closed_gpus_say_why)
     }
 }
 
-TEST(as_many_pods_as_a_gpu_may_have_crowd_it)
+TEST(gpu__is_full_at_charges_per_gpu_max)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     for (int i = 0; i < CHARGES_PER_GPU_MAX; i++) {
@@ -354,7 +354,7 @@ TEST(as_many_pods_as_a_gpu_may_have_crowd_it)
 }
 
 /* The pod count saturates at its maximum; the node still passes its check. */
-TEST(more_pods_than_can_be_counted_are_sound)
+TEST(gpu__saturates_its_number_of_charges)
 {
     enum { PODS = UINT16_MAX + 1 };
     static const struct allocation *pods[PODS];
@@ -377,7 +377,7 @@ TEST(more_pods_than_can_be_counted_are_sound)
         allocation_unref(pods[i]);
 }
 
-TEST(whole_nodes_close_too)
+TEST(node_closed__returns_the_reason_of_the_node)
 {
     struct scene scene = {.gpus = 0};
     const struct node *node = node_of(&scene);
@@ -432,7 +432,7 @@ static const struct node *held_node(struct scene *scene, const char *a, const ch
     return node;
 }
 
-TEST(a_gpu_that_is_held_by_name_closes_itself_only)
+TEST(held_gpu__closes_only_itself_when_named)
 {
     static const struct {
         const char *by[2];
@@ -468,7 +468,7 @@ TEST(a_gpu_that_is_held_by_name_closes_itself_only)
     }
 }
 
-TEST(who_holds_a_gpu_is_known_until_it_is_absent)
+TEST(held_gpu__keeps_its_holder_until_absent)
 {
     struct scene scene;
     const struct node *node = held_node(&scene, "env:w", "process", 1);
@@ -500,7 +500,7 @@ TEST(who_holds_a_gpu_is_known_until_it_is_absent)
     drop_pods(&scene);
 }
 
-TEST(a_note_that_fits_no_gpu_is_wrong)
+TEST(node_check__reports_notes_that_fit_no_gpu)
 {
     static const struct {
         const char *held;
@@ -544,7 +544,7 @@ TEST(a_note_that_fits_no_gpu_is_wrong)
     drop_pods(&scene);
 }
 
-TEST(of_a_gone_node_only_what_is_charged_remains)
+TEST(gone_node__keeps_only_charged_gpus)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2, .gone = true};
     scene.pod[scene.pods++] = pod("a", "GPU-b", 300, STATE_BOUND);
@@ -557,7 +557,7 @@ TEST(of_a_gone_node_only_what_is_charged_remains)
     drop_pods(&scene);
 }
 
-TEST(absurd_amounts_do_not_wrap_around)
+TEST(node__saturates_at_absurd_amounts)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     for (int i = 0; i < 2; i++) {
@@ -576,7 +576,7 @@ TEST(absurd_amounts_do_not_wrap_around)
     drop_pods(&scene);
 }
 
-TEST(names_compare_bytewise)
+TEST(atom_cmp__compares_bytewise)
 {
     static const char *const ascending[] = {"", "N1", "n", "n-1", "n1", "n10", "n2", "\xc3\xa4"};
     for (size_t i = 0; i < ARRAY_LEN(ascending); i++)
@@ -586,7 +586,7 @@ TEST(names_compare_bytewise)
         }
 }
 
-TEST(names_of_equal_bytes_are_equal_whatever_follows)
+TEST(atom_cmp__ignores_bytes_after_the_end)
 {
     static const struct atom a = {.len = 1, .text = "ab"};
     static const struct atom other_a = {.len = 1, .text = "aa"};
@@ -604,7 +604,7 @@ static void break_it_and_assert(struct scene *scene)
     node_unref(node);
 }
 
-TEST(a_broken_node_aborts_where_it_is_asserted_valid)
+TEST(node_assert_valid__aborts_on_a_broken_node)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0)}, .gpus = 1};
     node_unref(node_of(&scene)); /* verified, too */
@@ -612,7 +612,7 @@ TEST(a_broken_node_aborts_where_it_is_asserted_valid)
 }
 
 /* Faults beyond those that the ledger's check of stray writes covers. */
-TEST(what_is_wrong_in_a_node_is_named)
+TEST(node_check__names_the_fault)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1), gpu("GPU-c", 2)}, .gpus = 3};
     const struct share share[] = {
@@ -696,7 +696,7 @@ static const struct allocation *draw_pod(uint64_t *seed, const char *uid)
     return allocation_new(&facts);
 }
 
-TEST(a_change_gives_what_building_anew_gives)
+TEST(node_with__equals_a_node_built_anew)
 {
     const char *env = getenv("NODE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 42;
@@ -735,7 +735,7 @@ TEST(a_change_gives_what_building_anew_gives)
 }
 
 /* For a Node object that came with a question and that the ledger does not know. */
-TEST(a_node_that_is_only_shown_has_its_gpus_and_no_pods)
+TEST(node_from_inventory__has_gpus_and_no_pods)
 {
     struct gpu_facts facts[] = {
         {.id = "GPU-a",
@@ -796,7 +796,7 @@ static void assert_peers(const struct node *node, const char *of, const char *pe
     strbuf_done(&names);
 }
 
-TEST(peers_stay_the_same_gpus_wherever_they_stand)
+TEST(peers__follow_their_gpus_when_indexes_change)
 {
     /* c and d are absent, and nobody holds d. */
     struct scene scene = {.gpu = {gpu("c", 0), gpu("b", 3), gpu("d", 2), gpu("a", 1)}, .gpus = 4};
@@ -828,7 +828,7 @@ TEST(peers_stay_the_same_gpus_wherever_they_stand)
 }
 
 /* Pods may hold more GPUs than a node can show; peers are among the first. */
-TEST(a_gpu_behind_the_bound_has_no_peers)
+TEST(peers__exclude_gpus_beyond_the_limit)
 {
     struct gpu many[GPUS_PER_NODE_MAX + 1];
     for (uint32_t i = 0; i <= GPUS_PER_NODE_MAX; i++) {
@@ -868,7 +868,7 @@ TEST(a_gpu_behind_the_bound_has_no_peers)
 }
 
 /* A database may hold anything. */
-TEST(a_peer_that_was_never_there_is_none)
+TEST(peers__ignore_bits_without_a_gpu)
 {
     struct scene scene = {.gpu = {gpu("a", 0), gpu("b", 1)}, .gpus = 2};
     scene.gpu[0].peers = 1 << 2; /* the first that is not there */
@@ -887,7 +887,7 @@ TEST(a_peer_that_was_never_there_is_none)
     node_unref(node);
 }
 
-TEST(a_link_of_one_side_is_wrong)
+TEST(node_check__reports_a_one_sided_link)
 {
     static const uint64_t wrong[][2] = {{2, 0}, {1, 0}, {4, 0}, {0, 1}, {2, 3}};
     struct scene scene = {.gpu = {gpu("a", 0), gpu("b", 1)}, .gpus = 2};
@@ -905,7 +905,7 @@ TEST(a_link_of_one_side_is_wrong)
     }
 }
 
-TEST(what_is_held_is_bound_and_reserved_and_unplaced)
+TEST(node_held_milli__sums_bound_reserved_and_unplaced)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     const struct node *node = node_of(&scene);
@@ -925,7 +925,7 @@ TEST(what_is_held_is_bound_and_reserved_and_unplaced)
     drop_pods(&scene);
 }
 
-TEST(a_node_has_shares_where_a_pod_has_some)
+TEST(node_has_shares__is_true_when_a_pod_has_some)
 {
     struct scene scene = {.gpu = {gpu("GPU-a", 0), gpu("GPU-b", 1)}, .gpus = 2};
     struct node_build build = build_of(&scene);
@@ -951,7 +951,7 @@ TEST(a_node_has_shares_where_a_pod_has_some)
     allocation_unref(lost);
 }
 
-TEST(a_made_up_id_carries_its_index)
+TEST(gpu_id_index__reads_the_index_of_a_generated_id)
 {
     static const struct {
         const char *id;

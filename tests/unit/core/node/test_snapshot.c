@@ -45,7 +45,7 @@ static void add_nodes(struct core_fixture *core, uint32_t count)
     add_nodes_from(core, 0, count);
 }
 
-CORE_TEST(an_empty_ledger_has_an_empty_snapshot)
+CORE_TEST(snapshot__is_empty_for_an_empty_ledger)
 {
     const struct snapshot *snapshot = publish(core);
     uint32_t at = 0;
@@ -60,7 +60,7 @@ CORE_TEST(an_empty_ledger_has_an_empty_snapshot)
     snapshot_unref(NULL);
 }
 
-CORE_TEST(every_node_is_found_by_name_over_many_pages)
+CORE_TEST(snapshot_node__finds_every_node_over_many_pages)
 {
     char name[32];
     add_nodes(core, BOOK_NODES + 5);
@@ -97,7 +97,7 @@ static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
     }
 }
 
-CORE_TEST(many_are_found_together_as_they_are_one_by_one)
+CORE_TEST(snapshot_nodes__agrees_with_single_lookups)
 {
     enum { ASKED = 150 };
     char bytes[ASKED][32];
@@ -123,7 +123,7 @@ CORE_TEST(many_are_found_together_as_they_are_one_by_one)
     snapshot_unref(snapshot);
 }
 
-CORE_TEST(many_are_looked_for_among_none_and_among_few)
+CORE_TEST(snapshot_nodes__works_with_none_and_with_few_nodes)
 {
     enum { ASKED = 40, NODES = 20 };
     char bytes[ASKED][32];
@@ -143,7 +143,7 @@ CORE_TEST(many_are_looked_for_among_none_and_among_few)
     }
 }
 
-CORE_TEST(a_change_copies_its_page_and_shares_the_others)
+CORE_TEST(snapshot__shares_unchanged_pages)
 {
     add_nodes(core, 2 * BOOK_NODES + 1);
     const struct snapshot *before = publish(core);
@@ -166,7 +166,7 @@ CORE_TEST(a_change_copies_its_page_and_shares_the_others)
     snapshot_unref(after);
 }
 
-CORE_TEST(a_node_that_comes_or_goes_costs_no_new_index)
+CORE_TEST(slot_index__is_shared_when_nodes_come_and_go)
 {
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "new"};
     add_nodes(core, 3);
@@ -192,7 +192,7 @@ CORE_TEST(a_node_that_comes_or_goes_costs_no_new_index)
 }
 
 /* The index is rebuilt only when more entries were added than it holds: once per doubling. */
-CORE_TEST(an_index_is_made_anew_seldom)
+CORE_TEST(slot_index__is_rebuilt_once_per_doubling)
 {
     enum { NODES = 1500 };
     char name[32];
@@ -210,7 +210,7 @@ CORE_TEST(an_index_is_made_anew_seldom)
     assert_in_range(core->ledger->indexed, 2 * NODES, 5 * NODES);
 }
 
-CORE_TEST(a_publication_touches_what_changed_and_no_more)
+CORE_TEST(snapshot_next_change__visits_only_changed_nodes)
 {
     enum { NODES = 2 * BOOK_NODES };
     const struct node *before;
@@ -246,7 +246,7 @@ CORE_TEST(a_publication_touches_what_changed_and_no_more)
 }
 
 /* At the edges of books and pages and within them, the changes found match a plain scan. */
-CORE_TEST(every_place_that_differs_is_found_wherever_it_is)
+CORE_TEST(snapshot_next_change__finds_changes_at_page_and_book_edges)
 {
     static const uint32_t places[] = {0,
                                       1,
@@ -286,7 +286,7 @@ CORE_TEST(every_place_that_differs_is_found_wherever_it_is)
 }
 
 /* All snapshots share the index, so it names places that an older snapshot does not have. */
-CORE_TEST(an_older_snapshot_knows_no_node_of_later_books)
+CORE_TEST(snapshot__ignores_index_entries_of_later_books)
 {
     struct text name[AHEAD_OF_ALL];
     uint32_t hash[AHEAD_OF_ALL];
@@ -315,7 +315,7 @@ CORE_TEST(an_older_snapshot_knows_no_node_of_later_books)
     snapshot_unref(new);
 }
 
-CORE_TEST(an_index_has_room_for_three_quarters_and_counts_each_once)
+CORE_TEST(slot_index__fills_to_three_quarters_and_counts_doubles_once)
 {
     struct slot_index *index = slot_index_new(0);
     for (uint32_t i = 0; i < 768; i++) {
@@ -332,7 +332,7 @@ CORE_TEST(an_index_has_room_for_three_quarters_and_counts_each_once)
     slot_index_unref(index);
 }
 
-CORE_TEST(a_snapshot_outlives_the_change_but_not_the_names)
+CORE_TEST(snapshot__keeps_its_content_after_later_changes)
 {
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-1", "300");
@@ -348,7 +348,7 @@ CORE_TEST(a_snapshot_outlives_the_change_but_not_the_names)
     snapshot_unref(snapshot);
 }
 
-CORE_TEST(only_open_reservations_are_listed)
+CORE_TEST(snapshot_open__lists_only_open_reservations)
 {
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-0", "300");
@@ -376,7 +376,7 @@ CORE_TEST(only_open_reservations_are_listed)
     snapshot_unref(snapshot);
 }
 
-CORE_TEST(every_open_reservation_is_listed)
+CORE_TEST(snapshot_open__lists_every_open_reservation)
 {
     char uid[16];
     add_nodes(core, 1);
@@ -390,7 +390,7 @@ CORE_TEST(every_open_reservation_is_listed)
     }
 }
 
-CORE_TEST(room_tells_when_a_refused_pod_may_ask_again)
+CORE_TEST(capacity_generation__grows_when_room_is_freed)
 {
     add_nodes(core, 1);
     const struct snapshot *first = publish(core);
@@ -410,7 +410,7 @@ CORE_TEST(room_tells_when_a_refused_pod_may_ask_again)
     snapshot_unref(same);
 }
 
-CORE_TEST(what_gives_room_is_held_back_until_it_is_committed)
+CORE_TEST(ledger_publish__holds_back_uncommitted_room)
 {
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-0", "1000");
@@ -443,7 +443,7 @@ CORE_TEST(what_gives_room_is_held_back_until_it_is_committed)
     snapshot_unref(all);
 }
 
-CORE_TEST(of_several_held_changes_of_a_node_the_first_decides)
+CORE_TEST(ledger_publish__shows_a_node_before_its_first_held_change)
 {
     add_nodes(core, 1);
     (void)core_reserve(core, "a", "node-0", "300");
@@ -460,7 +460,7 @@ CORE_TEST(of_several_held_changes_of_a_node_the_first_decides)
     snapshot_unref(snapshot);
 }
 
-CORE_TEST(what_is_held_back_needs_no_index_where_no_node_comes_or_goes)
+CORE_TEST(ledger_publish__needs_no_new_index_to_hold_back_a_release)
 {
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
     add_nodes(core, 2);
@@ -479,7 +479,7 @@ CORE_TEST(what_is_held_back_needs_no_index_where_no_node_comes_or_goes)
     snapshot_unref(all);
 }
 
-CORE_TEST(a_node_that_left_is_shown_again_where_its_leave_is_held)
+CORE_TEST(ledger_publish__shows_a_node_whose_removal_is_held)
 {
     add_nodes(core, 2);
     core_forget_undo(core);
@@ -534,7 +534,7 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
 }
 
 /* Ended pods take index space, too; the table of open pods is not growing at that point. */
-CORE_TEST(the_index_of_reservations_is_made_anew_where_it_has_no_room)
+CORE_TEST(open_index__is_rebuilt_when_full)
 {
     enum { ENDED = 100, ROOM = 768 - ENDED };
     struct slot_index *index = slot_index_ref(core->ledger->open_index);
@@ -556,7 +556,7 @@ CORE_TEST(the_index_of_reservations_is_made_anew_where_it_has_no_room)
     slot_index_unref(index);
 }
 
-CORE_TEST(the_index_of_names_is_made_anew_where_it_has_no_room)
+CORE_TEST(slot_index__is_rebuilt_when_full)
 {
     struct slot_index *index = slot_index_ref(core->ledger->index);
     add_nodes(core, 768);
@@ -566,7 +566,7 @@ CORE_TEST(the_index_of_names_is_made_anew_where_it_has_no_room)
     slot_index_unref(index);
 }
 
-CORE_TEST(what_is_held_back_has_its_room_in_the_index)
+CORE_TEST(slot_index__has_room_for_held_back_nodes)
 {
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
     struct slot_index *index = slot_index_ref(core->ledger->index);

@@ -42,7 +42,7 @@ static bool gave_room(const struct core_fixture *core)
     return change_gives_room(&core->done[core->dones - 1]);
 }
 
-CORE_TEST(a_node_says_it_once)
+CORE_TEST(taints__are_stored_with_the_node_once)
 {
     assert_int_equal(show(core, "a", &nothing), VERDICT_OK);
     assert_null(node_of(core, "a")->taints);
@@ -61,7 +61,7 @@ CORE_TEST(a_node_says_it_once)
     assert_int_equal(node_of(core, "a")->unusable.why, UNUSABLE_TAINTED);
 }
 
-CORE_TEST(what_ends_gives_room_and_what_begins_does_not)
+CORE_TEST(taints__give_room_only_when_they_end)
 {
     (void)show(core, "a", &cordoned);
     assert_int_equal(core_reserve(core, "p", "a", "300"), VERDICT_OK);
@@ -73,7 +73,7 @@ CORE_TEST(what_ends_gives_room_and_what_begins_does_not)
     assert_false(gave_room(core));
 }
 
-CORE_TEST(room_is_closed_by_the_name_of_its_reason)
+CORE_TEST(account__names_room_closed_by_taints)
 {
     static const struct taint leaving = {"ToBeDeletedByClusterAutoscaler", "17",
                                          EFFECT_NO_SCHEDULE};
@@ -102,7 +102,7 @@ CORE_TEST(room_is_closed_by_the_name_of_its_reason)
 }
 
 /* A sick GPU of a cordoned node is sick. */
-CORE_TEST(what_closes_a_gpu_itself_comes_first)
+CORE_TEST(account__prefers_the_obstacle_of_the_gpu)
 {
     static const struct core_gpu sick[] = {{.index = 0, .mib = 16000, .sick = true}};
     struct inventory *inventory = core_inventory(core, "a", "uid", sick, 1);
@@ -134,7 +134,7 @@ static void keep_one(struct core_fixture *core)
     rulebook_unref(book);
 }
 
-CORE_TEST(a_host_that_nobody_may_use_is_no_reserve)
+CORE_TEST(reserve_rule__does_not_count_unusable_hosts)
 {
     keep_one(core);
     (void)show(core, "good", &nothing);
@@ -164,7 +164,7 @@ static uint64_t capacity_of(struct core_fixture *core)
 }
 
 /* A pod's demands of labels, on a node that only a question knows. */
-CORE_TEST(labels_of_a_node_are_looked_up)
+CORE_TEST(node_bar__matches_the_labels_of_a_node)
 {
     static const struct label label[] = {{"a", "1"}, {"pool", "x"}};
     static const struct {
@@ -193,7 +193,7 @@ CORE_TEST(labels_of_a_node_are_looked_up)
 }
 
 /* The first node of the ledger, too. */
-CORE_TEST(the_first_node_is_judged_anew)
+CORE_TEST(tolerations__apply_to_the_first_node)
 {
     struct tolerations *known = tolerations_new();
 
@@ -206,7 +206,7 @@ CORE_TEST(the_first_node_is_judged_anew)
     tolerations_free(known);
 }
 
-CORE_TEST(what_pods_tolerate_opens_and_closes_nodes)
+CORE_TEST(tolerations__open_and_close_nodes)
 {
     struct tolerations *known = tolerations_new();
 
@@ -258,7 +258,7 @@ static void unschedulable_for(struct core_fixture *core, const struct node_deman
     snapshot_unref(snapshot);
 }
 
-CORE_TEST(nodes_that_fit_and_may_not_be_used_are_counted_by_reason)
+CORE_TEST(unschedulable__counts_unusable_nodes_by_reason)
 {
     struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
@@ -307,7 +307,7 @@ CORE_TEST(nodes_that_fit_and_may_not_be_used_are_counted_by_reason)
 }
 
 /* A cluster with a taint of its own for each node must not need a line for each. */
-CORE_TEST(taints_without_end_are_counted_together)
+CORE_TEST(unschedulable__counts_taints_beyond_the_limit_together)
 {
     enum { MORE = 3 };
     struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
@@ -333,7 +333,7 @@ CORE_TEST(taints_without_end_are_counted_together)
 }
 
 /* Of as many nodes each: by their keys, and those of any key at the end. */
-CORE_TEST(taints_of_as_many_nodes_are_in_order_of_their_keys)
+CORE_TEST(unschedulable__sorts_equal_taints_by_key)
 {
     struct unschedulable *unschedulable = arena_alloc(&core->arena, sizeof *unschedulable);
     const struct node_demands plain = {0};
@@ -355,7 +355,7 @@ CORE_TEST(taints_of_as_many_nodes_are_in_order_of_their_keys)
     assert_int_equal(unschedulable_barred(unschedulable), 1);
 }
 
-CORE_TEST(what_is_unusable_is_told_with_the_moment)
+CORE_TEST(moment_format__lists_unusable_gpus)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct moment moment = {.gpus = 8, .open = 1, .free_milli = 400, .piece_milli = 400};
@@ -371,7 +371,7 @@ CORE_TEST(what_is_unusable_is_told_with_the_moment)
                         "2 unusable (leaving), 1 unusable (cordoned), 5 unusable (unknown)");
 }
 
-CORE_TEST(a_node_that_says_nothing_cannot_be_unusable)
+CORE_TEST(node_check__reports_an_unusable_node_without_taints)
 {
     struct err err;
 

@@ -337,7 +337,7 @@ static void assert_any(const struct setting *setting, uint32_t steps, enum reaso
     assert_int_equal(any.parts, next);
 }
 
-TEST(what_is_found_is_the_best_of_all_ways)
+TEST(place_find__returns_the_best_of_all_placements)
 {
     uint64_t seed = first_seed();
     uint64_t fitting[WANTS + 1] = {0};
@@ -449,7 +449,7 @@ static bool topology_is_why(const struct setting *setting)
     return never;
 }
 
-TEST(what_is_found_lies_as_near_as_any_way)
+TEST(place_find__returns_the_nearest_of_all_placements)
 {
     uint64_t seed = first_seed();
     uint32_t distance[DISTANCE_ANYWHERE + 1] = {0};
@@ -500,7 +500,7 @@ TEST(what_is_found_lies_as_near_as_any_way)
 }
 
 /* With as many steps as usual, or fewer: what is said to be exact is, and what is found is true. */
-TEST(near_or_not_an_answer_that_is_not_exact_says_so)
+TEST(place_find__marks_a_near_placement_as_inexact_when_steps_run_out)
 {
     uint64_t seed = first_seed();
     uint32_t inexact = 0;
@@ -532,7 +532,7 @@ TEST(near_or_not_an_answer_that_is_not_exact_says_so)
 }
 
 /* An answer within the steps is true; an answer that the steps cut short says so. */
-TEST(an_answer_that_is_not_exact_says_so)
+TEST(place_find__marks_its_answer_as_inexact_when_steps_run_out)
 {
     uint64_t seed = first_seed();
     uint32_t inexact = 0;
@@ -564,7 +564,7 @@ TEST(an_answer_that_is_not_exact_says_so)
     assert_true(unsearched > 10 && unsearched < (uint32_t)rounds / 50);
 }
 
-TEST(more_steps_never_make_an_answer_worse)
+TEST(place_find__never_gets_worse_with_more_steps)
 {
     static const uint32_t steps[] = {0, 30, 100, 200, 400, PLACE_STEPS_MAX, 4096, ALL_STEPS};
     uint64_t seed = first_seed();
@@ -599,7 +599,7 @@ TEST(more_steps_never_make_an_answer_worse)
     assert_true(better > 10 && found_later > 5);
 }
 
-TEST(the_same_question_has_the_same_answer)
+TEST(place_find__is_deterministic_and_agrees_with_place_evaluate)
 {
     uint64_t seed = first_seed();
     for (int i = 0; i < walk_steps(5000, 1000); i++) {
@@ -634,7 +634,7 @@ static void shuffle(uint64_t *seed, struct room *room)
 }
 
 /* The same GPUs in another order make an equal room; a result found for one holds for all. */
-TEST(equal_rooms_are_searched_once)
+TEST(place_evaluate__searches_equal_rooms_once)
 {
     uint64_t seed = first_seed();
     uint32_t searched = 0;
@@ -789,7 +789,7 @@ static void draw_alike(uint64_t *seed, struct setting *setting)
                                                  .model = atom(model[draw(seed, 4) == 0])};
 }
 
-TEST(each_way_that_differs_is_told_once)
+TEST(place_each__reports_each_distinct_placement_once)
 {
     static struct profiles told;
     static struct profiles all;
@@ -821,7 +821,7 @@ TEST(each_way_that_differs_is_told_once)
 }
 
 /* Where wants lie together some ways are told twice, since equal wants count as different ones. */
-TEST(each_way_that_lies_nearest_is_told)
+TEST(place_each__reports_each_of_the_nearest_placements)
 {
     static struct profiles told;
     static struct profiles all;
@@ -882,7 +882,7 @@ static void set_room(struct room *room, uint32_t gpus)
         room->gpu[i] = whole_gpu();
 }
 
-TEST(the_first_hurdle_of_the_nearest_gpu_is_the_reason)
+TEST(refusal__names_the_first_obstacle_of_the_nearest_gpu)
 {
     const char *glob[] = {"A100*"};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
@@ -925,7 +925,7 @@ TEST(the_first_hurdle_of_the_nearest_gpu_is_the_reason)
 }
 
 /* Also where its GPUs are not looked at. */
-TEST(a_node_that_is_closed_refuses_shares_with_its_own_reason)
+TEST(place_weigh_node__returns_the_reason_of_a_closed_node)
 {
     static const enum reason reasons[] = {REASON_MIXED, REASON_PLUGIN, REASON_AGENT, REASON_NONE};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
@@ -938,7 +938,7 @@ TEST(a_node_that_is_closed_refuses_shares_with_its_own_reason)
     }
 }
 
-TEST(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little)
+TEST(refusal__prefers_unknown_memory_to_too_little_memory)
 {
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct request request = {.wants = 1, .want = &want, .memory_mib = 1};
@@ -955,7 +955,7 @@ TEST(a_gpu_of_unknown_memory_is_nearer_than_one_of_too_little)
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
 }
 
-TEST(of_several_gpus_the_one_nearest_to_fitting_speaks)
+TEST(refusal__names_the_gpu_nearest_to_fitting)
 {
     struct want want = {.container = "c", .parts = 1, .milli = 600};
     struct request request = {.wants = 1, .want = &want};
@@ -974,7 +974,7 @@ TEST(of_several_gpus_the_one_nearest_to_fitting_speaks)
     assert_int_equal(place_search(&room, &request, &placement), REASON_FEW);
 }
 
-TEST(a_want_that_can_never_be_served_speaks_for_all)
+TEST(refusal__prefers_a_want_that_never_fits)
 {
     struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
                           {.container = "b", .parts = 2, .milli = 100}};
@@ -993,7 +993,7 @@ TEST(a_want_that_can_never_be_served_speaks_for_all)
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
 }
 
-TEST(of_two_wants_the_one_nearest_to_fitting_speaks)
+TEST(refusal__names_the_want_nearest_to_fitting)
 {
     struct want want[] = {{.container = "a", .parts = 1, .milli = 800},
                           {.container = "b", .parts = 1, .milli = 300}};
@@ -1010,7 +1010,7 @@ TEST(of_two_wants_the_one_nearest_to_fitting_speaks)
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
-TEST(each_gpu_of_the_largest_node_may_be_the_only_one)
+TEST(place_search__finds_the_only_open_gpu_of_the_largest_node)
 {
     struct want want = {.container = "c", .parts = 1, .milli = 300};
     struct request request = {.wants = 1, .want = &want};
@@ -1031,7 +1031,7 @@ TEST(each_gpu_of_the_largest_node_may_be_the_only_one)
     assert_int_equal(place_search(&room, &request, &placement), REASON_MODEL);
 }
 
-TEST(memory_fits_to_the_last_mib)
+TEST(memory__fits_to_the_last_mib)
 {
     struct want want[] = {{.container = "a", .parts = 1, .milli = 500},
                           {.container = "b", .parts = 1, .milli = 500}};
@@ -1063,7 +1063,7 @@ TEST(memory_fits_to_the_last_mib)
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
-TEST(a_gpu_of_unknown_size_is_absent_and_not_small)
+TEST(refusal__calls_a_gpu_of_unknown_size_absent)
 {
     const char *glob[] = {"A100*"};
     struct want want = {.container = "c", .parts = 1, .milli = 300};
@@ -1111,7 +1111,7 @@ static void check_written(const struct setting *setting, const struct placement 
     assert_int_equal(found->left_milli, left);
 }
 
-TEST(many_wants_are_placed_rightly)
+TEST(place_search__returns_valid_placements_for_many_wants)
 {
     uint64_t seed = first_seed();
     uint32_t fitting = 0;
@@ -1138,7 +1138,7 @@ TEST(many_wants_are_placed_rightly)
     assert_true(fitting > 1000 && refused > 1000);
 }
 
-TEST(equal_wants_are_searched_as_one)
+TEST(place_search__treats_equal_wants_as_one_row)
 {
     struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
     struct placement found;
@@ -1155,7 +1155,7 @@ TEST(equal_wants_are_searched_as_one)
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
 }
 
-TEST(a_walk_is_ended_by_steps_or_by_who_is_told)
+TEST(place_each__stops_at_the_step_limit_or_by_its_callback)
 {
     struct setting setting = {.request = {.wants = 5, .want = setting.want}};
     struct plan plan;
@@ -1189,7 +1189,7 @@ TEST(a_walk_is_ended_by_steps_or_by_who_is_told)
 }
 
 /* 120 different containers: the cheapest layout is found at once, the first of its cost is not. */
-TEST(any_placement_is_found_where_the_first_is_not)
+TEST(place_any__is_exact_where_place_find_is_not)
 {
     static struct want want[120];
     struct setting setting = {.request = {.wants = ARRAY_LEN(want), .want = want}};
@@ -1212,7 +1212,7 @@ TEST(any_placement_is_found_where_the_first_is_not)
     assert_int_equal(any.parts, ARRAY_LEN(want));
 }
 
-TEST(wants_are_sorted_into_rows)
+TEST(plan__sorts_wants_into_rows)
 {
     static const struct want want[] = {
         {"a", CONTAINER_SIDECAR, 1, 200}, {"b", CONTAINER_APP, 1, 300},
@@ -1246,7 +1246,7 @@ TEST(wants_are_sorted_into_rows)
     assert_int_equal(plan.running_milli, 300 + 4 * 200 + 2 * 200);
 }
 
-TEST(each_model_is_looked_at_once)
+TEST(plan__matches_models_beyond_its_cache)
 {
     struct setting setting = {.request = {.wants = 1, .want = setting.want, .models = 1}};
     struct plan plan;
@@ -1284,7 +1284,7 @@ static uint32_t place_of(const struct placement *found, uint32_t want)
     return 0;
 }
 
-TEST(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it)
+TEST(greedy_search__stays_on_the_tightest_gpu)
 {
     struct setting setting;
     struct placement found;
@@ -1308,7 +1308,7 @@ TEST(the_greedy_way_takes_the_tightest_gpu_and_stays_on_it)
         assert_int_equal(place_of(&found, w), 1);
 }
 
-TEST(a_gpu_of_which_one_thousandth_is_taken_is_a_used_one)
+TEST(greedy_search__counts_a_gpu_with_one_milli_taken_as_used)
 {
     struct setting setting;
     struct placement found;
@@ -1318,7 +1318,7 @@ TEST(a_gpu_of_which_one_thousandth_is_taken_is_a_used_one)
     check_written(&setting, &found); /* also checks the sum of what is left */
 }
 
-TEST(an_init_container_goes_where_it_adds_nothing)
+TEST(greedy_search__puts_an_init_container_at_no_extra_cost)
 {
     struct setting setting;
     struct placement found;
@@ -1339,7 +1339,7 @@ TEST(an_init_container_goes_where_it_adds_nothing)
     assert_int_equal(place_of(&found, 2), 0); /* adds 0 here, but 3 beside the sidecar */
 }
 
-TEST(of_equally_large_wants_the_pods_first_goes_first)
+TEST(greedy_search__places_equal_wants_in_the_order_of_the_pod)
 {
     struct setting setting;
     struct placement found;
@@ -1355,7 +1355,7 @@ TEST(of_equally_large_wants_the_pods_first_goes_first)
     assert_int_equal(place_of(&found, 4), 1);
 }
 
-TEST(the_largest_pod_is_placed)
+TEST(place_search__places_the_largest_pod)
 {
     struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
     struct placement found;
@@ -1372,7 +1372,7 @@ TEST(the_largest_pod_is_placed)
 }
 
 /* The most expensive requests on the largest node must stay within the allowed steps. */
-TEST(the_worst_case_is_bounded)
+TEST(place_evaluate__bounds_the_steps_of_the_worst_case)
 {
     static const struct {
         uint32_t wants;
@@ -1443,7 +1443,7 @@ static const struct allocation *pod(const char *uid, const char *gpu, uint32_t m
     return allocation_new(&facts);
 }
 
-TEST(the_room_of_a_node_is_what_is_left)
+TEST(room__is_the_free_capacity_of_a_node)
 {
     const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-lost", 400)};
     struct node *node = two_gpus(pods, 2);
@@ -1469,7 +1469,7 @@ TEST(the_room_of_a_node_is_what_is_left)
     allocation_unref(pods[1]);
 }
 
-TEST(more_missing_gpus_than_a_node_may_have_are_not_seen)
+TEST(room__leaves_out_absent_gpus_beyond_the_limit)
 {
     const struct allocation *pods[GPUS_PER_NODE_MAX];
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
@@ -1489,7 +1489,7 @@ TEST(more_missing_gpus_than_a_node_may_have_are_not_seen)
         allocation_unref(pods[i]);
 }
 
-TEST(a_room_without_pods_is_that_of_a_node_without_them)
+TEST(room_without__equals_the_room_without_these_pods)
 {
     const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-a", 800),
                                        pod("c", "GPU-b", 400)};
@@ -1518,7 +1518,7 @@ TEST(a_room_without_pods_is_that_of_a_node_without_them)
         allocation_unref(pods[i]);
 }
 
-TEST(shares_carry_the_memory_that_comes_with_them)
+TEST(place_shares__sets_the_memory_of_each_share)
 {
     struct want want[] = {{.container = "x", .kind = CONTAINER_INIT, .parts = 2, .milli = 333},
                           {.container = "y", .parts = 1, .milli = 500}};
@@ -1544,7 +1544,7 @@ TEST(shares_carry_the_memory_that_comes_with_them)
     node_unref(node);
 }
 
-TEST(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can)
+TEST(place_search__leaves_gpus_for_the_whole_gpus_of_the_pod)
 {
     struct want wants[] = {{.container = "a", .parts = 1, .milli = 500},
                            {.container = "b", .parts = 1, .milli = 300}};
@@ -1563,7 +1563,7 @@ TEST(shares_leave_whole_gpus_of_the_same_pod_as_many_as_they_can)
     assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
 }
 
-TEST(whole_gpus_alone_are_placed_on_no_gpu)
+TEST(place_search__places_whole_gpus_alone_on_no_gpu)
 {
     const struct request whole = {.whole = 1};
     struct room room = {.free_milli = 700};

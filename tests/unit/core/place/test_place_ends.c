@@ -61,7 +61,7 @@ static void ask_pairs(struct asking *asking, uint32_t wants, uint32_t milli, uin
 }
 
 /* As near as linked it was not found: on one NUMA node, and then anywhere, was searched, too. */
-TEST(each_distance_that_was_searched_counts_its_steps)
+TEST(rank__sums_the_steps_of_each_distance)
 {
     struct asking asking;
     struct rank linked;
@@ -88,7 +88,7 @@ TEST(each_distance_that_was_searched_counts_its_steps)
     assert_true(all.steps < 3 * (linked.steps + plain.steps));
 }
 
-TEST(more_than_a_room_has_in_all_takes_one_step_at_each_distance)
+TEST(rank__takes_one_step_per_distance_for_more_than_all_free)
 {
     struct asking asking;
     struct rank rank;
@@ -106,7 +106,7 @@ TEST(more_than_a_room_has_in_all_takes_one_step_at_each_distance)
 }
 
 /* Rows x GPUs is bounded: of what is larger nobody says that there is no place. */
-TEST(what_is_too_large_to_walk_over_is_not_refused_for_good)
+TEST(search__leaves_a_request_above_cells_max_unsearched)
 {
     struct asking asking;
     struct placement found;
@@ -132,7 +132,7 @@ TEST(what_is_too_large_to_walk_over_is_not_refused_for_good)
 }
 
 /* Equal wants are one row where they may lie anywhere, and two where each lies by itself. */
-TEST(any_place_that_lies_together_is_written_want_by_want)
+TEST(place_any__writes_linked_placements_want_by_want)
 {
     struct asking asking;
     struct placement found;
@@ -190,7 +190,7 @@ static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *se
 }
 
 /* The cost is known to be the least, and yet a layout of that cost may come first. */
-TEST(a_place_that_rule_5_has_not_settled_is_not_exact_to_anybody)
+TEST(policy_score_room__is_inexact_until_rule_5_is_settled)
 {
     const struct node_build build = {.name = atom("n"), .uid = atom("u"), .problem_text = atom("")};
     struct node *node = node_new(&build);

@@ -277,7 +277,7 @@ static enum reason find(const struct setting *setting, struct rank *rank, struct
     return why;
 }
 
-TEST(the_cheapest_gpus_and_the_smallest_raise_are_found)
+TEST(level__is_the_lowest_price_and_the_smallest_raise)
 {
     uint64_t seed = 11;
     uint32_t found = 0;
@@ -316,7 +316,7 @@ TEST(the_cheapest_gpus_and_the_smallest_raise_are_found)
 }
 
 /* Which place inside the tier differs; price, raise, and whether it fits, do not. */
-TEST(every_policy_has_the_same_prices_and_raises)
+TEST(level__is_the_same_under_every_policy)
 {
     uint64_t seed = 5;
     uint32_t found[POLICIES] = {0};
@@ -491,7 +491,7 @@ static bool find_at_level(const struct setting *setting, struct plan *plan, cons
     return last.exact;
 }
 
-TEST(every_attempt_counts_its_steps_and_its_doubts)
+TEST(level__sums_the_steps_and_inexactness_of_every_attempt)
 {
     uint64_t seed = 23;
     uint32_t inexact = 0;
@@ -534,7 +534,7 @@ TEST(every_attempt_counts_its_steps_and_its_doubts)
  * Equal rooms are searched once
  */
 
-TEST(what_was_searched_at_one_level_is_not_the_answer_at_another)
+TEST(level__is_part_of_the_key_of_a_remembered_search)
 {
     uint64_t seed = 3;
     uint32_t several = 0;
@@ -606,7 +606,7 @@ static enum reason check(struct setting *setting, struct rank *out)
 }
 
 /* What passes by itself must not look as if no GPU of this kind could ever do. */
-TEST(a_full_gpu_with_the_memory_is_waited_for)
+TEST(raise__waits_for_a_full_gpu_with_enough_memory)
 {
     struct rank rank;
     struct setting setting = setting_of(100, 16384);
@@ -628,7 +628,7 @@ TEST(a_full_gpu_with_the_memory_is_waited_for)
     setting_done(&setting);
 }
 
-TEST(a_raise_is_what_the_rule_hands_out)
+TEST(raise__is_a_size_that_the_rule_permits)
 {
     static const struct {
         uint32_t min, step, size; /* 100 is handed out, too */
@@ -666,7 +666,7 @@ TEST(a_raise_is_what_the_rule_hands_out)
     }
 }
 
-TEST(more_prices_than_are_tried_leave_the_dearest)
+TEST(price__falls_back_to_the_highest_after_eight_tries)
 {
     static const char *const model[] = {"K80",  "M60", "P4",  "P40", "T4",
                                         "P100", "L4",  "A30", "A40", "L40"};
@@ -695,7 +695,7 @@ TEST(more_prices_than_are_tried_leave_the_dearest)
 }
 
 /* The slots are the same at both levels, and what is laid on them is not. */
-TEST(a_search_that_failed_as_asked_says_nothing_of_a_raise)
+TEST(raise__is_searched_after_the_requested_size_failed)
 {
     struct arena arena;
     struct plan plan;
@@ -720,7 +720,7 @@ TEST(a_search_that_failed_as_asked_says_nothing_of_a_raise)
 }
 
 /* A plan keeps some models; the others cost the same as if they were kept. */
-TEST(more_models_than_a_plan_keeps_have_their_prices)
+TEST(price__is_right_for_more_models_than_a_plan_caches)
 {
     struct plan plan;
     struct rank rank;
@@ -740,7 +740,7 @@ TEST(more_models_than_a_plan_keeps_have_their_prices)
     setting_done(&setting);
 }
 
-TEST(the_last_milli_of_a_cheap_gpu_comes_first)
+TEST(price__decides_before_the_tightest_fit)
 {
     struct rank rank;
     struct setting setting = setting_of(1, 0);
@@ -759,7 +759,7 @@ TEST(the_last_milli_of_a_cheap_gpu_comes_first)
     setting_done(&setting);
 }
 
-TEST(the_last_gpu_of_the_largest_node_has_its_price_too)
+TEST(price__includes_the_last_gpu_of_the_largest_node)
 {
     struct rank rank;
     struct setting setting = setting_of(1000, 0);
@@ -775,7 +775,7 @@ TEST(the_last_gpu_of_the_largest_node_has_its_price_too)
     setting_done(&setting);
 }
 
-TEST(a_plan_forgets_the_level_of_another_room)
+TEST(plan__resets_its_level_for_another_room)
 {
     struct plan plan;
     struct rank rank;

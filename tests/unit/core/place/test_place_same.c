@@ -202,7 +202,7 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
         fold(sum, place_each(&plan, &setting->room, each_steps, sum, fold_placement));
 }
 
-TEST(the_search_takes_the_same_steps_to_the_same_answers)
+TEST(search__takes_the_same_steps_in_every_build)
 {
     static const uint32_t steps[] = {PLACE_STEPS_MAX, 90, 1};
     uint64_t seed = 7;
@@ -229,7 +229,7 @@ TEST(the_search_takes_the_same_steps_to_the_same_answers)
 }
 
 /* A plan lives on the stack, so previous contents must not matter. */
-TEST(each_model_has_its_place_in_a_plan)
+TEST(plan__caches_a_model_at_its_hash)
 {
     const char *glob[] = {"A*"};
     struct want want = {.container = "c", .parts = 1, .milli = 100};

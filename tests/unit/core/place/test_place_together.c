@@ -153,7 +153,7 @@ static void try_sets(const struct room *room, uint32_t parts, uint32_t milli,
     }
 }
 
-TEST(every_choice_takes_the_best_of_all_sets)
+TEST(place_choice__takes_the_best_of_all_sets)
 {
     static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
     uint64_t seed = 3;
@@ -193,7 +193,7 @@ TEST(every_choice_takes_the_best_of_all_sets)
 }
 
 /* However large they are, islands are searched to the end in few steps. */
-TEST(islands_are_always_searched_to_the_end)
+TEST(islands__are_searched_to_the_end)
 {
     static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
     static const uint32_t sizes[] = {2, 4, 8, 16, 32, 64};
@@ -237,7 +237,7 @@ static void link_all_but_opposites(struct room *room)
                 link(room, a, b);
 }
 
-TEST(irregular_links_may_end_the_steps_and_then_it_says_so)
+TEST(irregular_links__make_the_answer_inexact_when_steps_run_out)
 {
     struct room room;
     struct asking asking;
@@ -265,7 +265,7 @@ TEST(irregular_links_may_end_the_steps_and_then_it_says_so)
 }
 
 /* The lightest three come last: the least weight is found at once, and where it is first is not. */
-TEST(what_is_not_settled_by_rule_5_says_so)
+TEST(linked_search__is_inexact_until_rule_5_is_settled)
 {
     struct want want = {.container = "c", .parts = 2, .milli = 100};
     const struct request request = {.wants = 1, .want = &want};
@@ -297,7 +297,7 @@ TEST(what_is_not_settled_by_rule_5_says_so)
 }
 
 /* Of two sets of which one is heavier by one thousandth, the lighter one, though it comes later. */
-TEST(a_thousandth_more_is_more)
+TEST(linked_search__compares_weights_to_the_milli)
 {
     struct room room;
     struct asking asking;
@@ -312,7 +312,7 @@ TEST(a_thousandth_more_is_more)
 }
 
 /* A single GPU whose NUMA node is known joins nothing, but it is looked at. */
-TEST(a_room_tells_if_any_gpu_does)
+TEST(linked_search__looks_at_a_single_gpu_with_a_numa_node)
 {
     struct want want = {.container = "c", .parts = 2, .milli = 100};
     const struct request request = {.wants = 1, .want = &want};
@@ -332,7 +332,7 @@ TEST(a_room_tells_if_any_gpu_does)
 }
 
 /* Several wants, and of all GPUs one pair is linked. */
-TEST(of_many_gpus_two_may_be_the_only_ones_linked)
+TEST(linked_search__finds_the_only_linked_pair)
 {
     struct want want[] = {{.container = "a", .parts = 2, .milli = 400},
                           {.container = "b", .parts = 2, .milli = 500}};
@@ -362,7 +362,7 @@ TEST(of_many_gpus_two_may_be_the_only_ones_linked)
 }
 
 /* Eight GPUs on a board without a switch: two squares with their diagonals, joined edge by edge. */
-TEST(a_cube_mesh_gives_its_two_squares)
+TEST(cube_mesh__offers_its_two_squares)
 {
     struct room room;
     struct asking asking;
@@ -383,7 +383,7 @@ TEST(a_cube_mesh_gives_its_two_squares)
 }
 
 /* A rule of a policy may demand what the pod does not. */
-TEST(a_rule_may_demand_more_than_the_pod)
+TEST(rule__demands_a_topology_for_the_pod)
 {
     static const struct rule rule = {.name = "r", .topology = TOPOLOGY_NUMA};
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
@@ -433,7 +433,7 @@ static bool none_told(void *user, const struct placement *placement)
     return true;
 }
 
-TEST(what_does_not_fit_together_is_not_told)
+TEST(place_each__skips_sets_that_break_the_topology)
 {
     struct room room;
     struct asking asking;
@@ -458,7 +458,7 @@ TEST(what_does_not_fit_together_is_not_told)
 }
 
 /* Several wants: rows of several parts stand alone, others stay together. */
-TEST(each_want_of_several_parts_has_its_row)
+TEST(rows_separate__gives_each_want_of_several_parts_a_row)
 {
     struct want want[] = {{.container = "a", .parts = 1, .milli = 300},
                           {.container = "b", .parts = 2, .milli = 300},

@@ -10,7 +10,7 @@
 #include "support/test.h"
 #include "support/walk.h"
 
-TEST(the_fragments_of_a_node_add_up_to_what_fgd_judges)
+TEST(fragments__add_up_to_the_score_of_fgd)
 {
     static struct kinds kinds;
     uint64_t seed = 3;
@@ -73,7 +73,7 @@ static void assert_fragments(const struct node *node, const struct workload_clas
     workload_unref(workload);
 }
 
-TEST(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu)
+TEST(fragments__depend_on_size_model_gpus_and_cpu)
 {
     const char *a100[] = {"A100"};
     struct node *node = four_gpus();
@@ -99,7 +99,7 @@ TEST(what_a_shape_can_use_depends_on_size_model_gpus_and_cpu)
     node_unref(node);
 }
 
-TEST(each_shape_weighs_as_often_as_it_comes)
+TEST(fragments__weigh_each_shape_by_its_count)
 {
     const struct workload_class class[] = {{.parts = 1, .milli = 100, .count = 2},
                                            {.parts = 1, .milli = 300, .count = 3},
@@ -114,7 +114,7 @@ TEST(each_shape_weighs_as_often_as_it_comes)
     node_unref(node);
 }
 
-TEST(without_a_workload_nothing_is_a_fragment)
+TEST(fragments__are_none_without_a_workload)
 {
     struct node *node = four_gpus();
 
@@ -123,7 +123,7 @@ TEST(without_a_workload_nothing_is_a_fragment)
     fragments_free(NULL);
 }
 
-TEST(a_snapshot_knows_the_workload_or_none)
+TEST(fragments_new_for__takes_the_workload_of_the_snapshot)
 {
     const struct workload_class class = {.parts = 1, .milli = 500, .count = 1};
     struct workload *workload = workload_new(&class, 1);
@@ -146,7 +146,7 @@ TEST(a_snapshot_knows_the_workload_or_none)
     workload_unref(workload);
 }
 
-TEST(gpus_beyond_the_most_have_no_fragment)
+TEST(fragment_at__is_zero_beyond_the_last_gpu)
 {
     const uint32_t milli[GPUS_PER_NODE_MAX] = {[0] = 1, [GPUS_PER_NODE_MAX - 1] = 2};
     assert_int_equal(fragment_at(milli, 0), 1);

@@ -35,7 +35,7 @@ static void is_down(const struct core_fixture *core)
     assert_int_equal(shown(core)->free_milli, 0);
 }
 
-CORE_TEST(what_closes_and_opens_a_node_is_no_row_and_gives_room)
+CORE_TEST(plugin__opens_and_closes_its_node_without_a_row)
 {
     assert_int_equal(show(core, &up), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
@@ -56,7 +56,7 @@ CORE_TEST(what_closes_and_opens_a_node_is_no_row_and_gives_room)
 }
 
 /* Each of the three fields is news, and none of it is room. */
-CORE_TEST(what_it_offers_is_shown_anew)
+CORE_TEST(plugin__reports_each_change_of_its_offer)
 {
     static const struct plugin_report reports[] = {
         {PLUGIN_UP, 3, 4}, {PLUGIN_UP, 2, 4}, {PLUGIN_UP, 2, 5}, {PLUGIN_NONE, 0, 0}};
@@ -71,7 +71,7 @@ CORE_TEST(what_it_offers_is_shown_anew)
     }
 }
 
-CORE_TEST(it_outlives_what_happens_to_its_node)
+CORE_TEST(plugin__survives_changes_of_its_node)
 {
     const struct host host = {1000, 1000};
 
@@ -106,7 +106,7 @@ CORE_TEST(it_outlives_what_happens_to_its_node)
 }
 
 /* It says nothing of the plugin, as it says nothing of the GPUs; another Node is another. */
-CORE_TEST(a_node_that_cannot_be_read_keeps_it)
+CORE_TEST(plugin__stays_while_its_node_cannot_be_read)
 {
     struct inventory *broken = core_inventory(core, "n", "uid", NULL, 0);
     struct inventory *other = core_inventory(core, "n", "other", NULL, 0);
@@ -122,7 +122,7 @@ CORE_TEST(a_node_that_cannot_be_read_keeps_it)
     assert_int_equal(shown(core)->plugin.state, PLUGIN_NONE);
 }
 
-CORE_TEST(a_node_of_a_question_alone_is_judged_by_what_it_shows)
+CORE_TEST(plugin__closes_a_node_that_only_the_question_knows)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
     struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);

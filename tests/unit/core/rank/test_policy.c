@@ -21,7 +21,7 @@
  */
 
 /* Dearer nodes rank behind all cheaper ones, however well a pod would fit there. */
-CORE_TEST(nodes_rank_by_the_price_of_their_gpus_first)
+CORE_TEST(order__ranks_nodes_by_price_first)
 {
     static const enum policy_kind kinds[] = {POLICY_BINPACK, POLICY_FIRSTFIT, POLICY_SPREAD,
                                              POLICY_FGD, POLICY_ROLLOUT};
@@ -42,7 +42,7 @@ CORE_TEST(nodes_rank_by_the_price_of_their_gpus_first)
     assert_true(dearer >= ARRAY_LEN(kinds));
 }
 
-TEST(every_lost_place_has_its_price)
+TEST(loss_price__sums_the_price_of_every_lost_slot)
 {
     struct workload_class class[3] = {{.parts = 2, .milli = 1000, .count = 3},
                                       {.parts = 4, .milli = 1000, .count = 2},
@@ -62,7 +62,7 @@ TEST(every_lost_place_has_its_price)
  * Orders
  */
 
-CORE_TEST(policies_have_names)
+CORE_TEST(policy__has_a_name_and_a_served_kind)
 {
     enum policy_kind kind;
     for (enum policy_kind i = 0; i < POLICIES; i++) {
@@ -81,7 +81,7 @@ CORE_TEST(policies_have_names)
     assert_false(policy_of_name(TEXT(""), &kind));
 }
 
-CORE_TEST(each_rule_decides_before_the_next)
+CORE_TEST(order__applies_each_rule_before_the_next)
 {
     struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
@@ -122,7 +122,7 @@ static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct r
     out->order = draw_below(seed, 2);
 }
 
-CORE_TEST(the_order_is_total)
+CORE_TEST(order__is_total)
 {
     struct names *names = names_new();
     const struct atom *node[] = {names_intern(names, TEXT("a")), names_intern(names, TEXT("a-1")),
@@ -162,7 +162,7 @@ static bool order_aborts(const struct rank *a, const struct rank *b)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
 }
 
-CORE_TEST(no_two_candidates_are_equal)
+CORE_TEST(order__aborts_on_equal_candidates)
 {
     struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
@@ -176,7 +176,7 @@ CORE_TEST(no_two_candidates_are_equal)
     names_free(names);
 }
 
-CORE_TEST(the_order_of_nodes_is_that_of_the_seed)
+CORE_TEST(order__of_nodes_follows_the_seed)
 {
     struct asked one;
     struct asked other;
@@ -211,7 +211,7 @@ static int64_t key_of(struct core_fixture *core, const char *wanted)
     return key;
 }
 
-CORE_TEST(an_empty_workload_prefers_only_the_fuller_node)
+CORE_TEST(empty_workload__prefers_the_fuller_node)
 {
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}};
     const struct core_gpu tiny = {.index = 0, .milli = 1};
@@ -229,7 +229,7 @@ CORE_TEST(an_empty_workload_prefers_only_the_fuller_node)
 }
 
 /* Two GPUs that are no use to pods of 800: the more of them a pod takes, the better. */
-CORE_TEST(the_charge_is_that_of_the_place_that_the_policy_takes)
+CORE_TEST(rank__has_the_charge_of_the_chosen_placement)
 {
     const struct core_gpu gpu[] = {{.index = 0, .milli = 700}, {.index = 1, .milli = 400}};
     const struct workload_class class = {.parts = 1, .milli = 800, .count = 1};
@@ -254,7 +254,7 @@ CORE_TEST(the_charge_is_that_of_the_place_that_the_policy_takes)
 }
 
 /* Without a GPU there is nothing to reserve, but the order counts: CPU is taken from GPU hosts. */
-CORE_TEST(a_pod_without_gpus_is_ranked)
+CORE_TEST(rank__covers_pods_without_gpus)
 {
     struct asked asked;
     struct request *request = cluster_shape(core, 2);
@@ -272,7 +272,7 @@ CORE_TEST(a_pod_without_gpus_is_ranked)
     }
 }
 
-CORE_TEST(a_node_keeps_what_its_pods_leave_of_the_host)
+CORE_TEST(host__stays_with_its_node)
 {
     const struct host host = cluster_host(5000);
     cluster_show(core, false);
@@ -300,7 +300,7 @@ CORE_TEST(a_node_keeps_what_its_pods_leave_of_the_host)
  */
 
 /* 30 containers on 16 half full GPUs: far more layouts than are judged. */
-CORE_TEST(more_layouts_than_are_judged_still_get_a_place)
+CORE_TEST(score__falls_back_to_the_search_above_layouts_max)
 {
     char many[30 * 4] = "";
     struct core_gpu gpu[16];
@@ -334,7 +334,7 @@ CORE_TEST(more_layouts_than_are_judged_still_get_a_place)
 }
 
 /* 17 rows on 64 GPUs: more cells than a walk has. */
-CORE_TEST(a_request_that_is_too_large_to_walk_over_gets_the_greedy_place)
+CORE_TEST(score__takes_the_greedy_placement_above_cells_max)
 {
     char many[17 * 4] = "";
     struct core_gpu gpu[GPUS_PER_NODE_MAX];
@@ -398,7 +398,7 @@ static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names
     return judged;
 }
 
-CORE_TEST(nodes_beyond_the_budget_of_a_question_rank_behind)
+CORE_TEST(budget__ranks_unscored_nodes_last)
 {
     enum { NAMES = 120000 };
     struct filter_answer cold;
@@ -427,7 +427,7 @@ CORE_TEST(nodes_beyond_the_budget_of_a_question_rank_behind)
 }
 
 /* The search for several containers is paid for in advance, on each node that is named. */
-CORE_TEST(a_question_about_several_containers_pays_for_its_search_first)
+CORE_TEST(budget__charges_the_search_for_several_containers_first)
 {
     enum { ALL = WORK_MAX / SEARCH_WORK };
     struct filter_answer answer;

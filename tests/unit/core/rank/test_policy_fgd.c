@@ -49,7 +49,7 @@ static uint64_t slow_fragment(const struct workload *workload, const struct room
     return room->closed == REASON_NONE ? sum : 0;
 }
 
-TEST(fragmentation_is_that_of_the_definition)
+TEST(fgd_fragment__equals_its_definition)
 {
     uint64_t seed = 1;
     for (int i = walk_steps(4000, 200); i > 0; i--) {
@@ -77,7 +77,7 @@ static uint64_t fragment_for(const struct workload_class *class)
     return fragment;
 }
 
-TEST(a_pod_leaves_what_it_cannot_use)
+TEST(fgd_fragment__is_the_room_that_a_pod_cannot_use)
 {
     static const char *t4[] = {"T4"};
     static const char *h100[] = {"H100"};

@@ -52,7 +52,7 @@ static void assert_supply(const struct ledger *ledger)
     assert_memory_equal(ledger->supply.slots, supply.slots, sizeof supply.slots);
 }
 
-CORE_TEST(prices_follow_after_every_20_grants)
+CORE_TEST(prices__are_updated_after_every_20_grants)
 {
     int64_t price[WORKLOAD_SCARCE_MAX];
     struct supply supply;
@@ -88,7 +88,7 @@ CORE_TEST(prices_follow_after_every_20_grants)
     assert_ptr_not_equal(ledger_policy_context(core->ledger), second);
 }
 
-CORE_TEST(what_is_undone_counts_no_more)
+CORE_TEST(supply__is_restored_by_undo)
 {
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
@@ -100,7 +100,7 @@ CORE_TEST(what_is_undone_counts_no_more)
     assert_int_equal(core->ledger->supply.free_milli, before.free_milli);
 }
 
-CORE_TEST(a_ledger_without_prices_counts_nothing)
+CORE_TEST(supply__is_not_counted_without_prices)
 {
     cluster_show(core, false);
     assert_null(ledger_policy_context(core->ledger));
@@ -260,7 +260,7 @@ static void live(struct life *life, int steps)
     }
 }
 
-CORE_TEST(what_is_remembered_never_changes_an_answer)
+CORE_TEST(score_cache__never_changes_an_answer)
 {
     struct life life = {
         .core = core, .cache = score_cache_new(), .seed = 1, .kind = POLICY_ROLLOUT};
@@ -274,7 +274,7 @@ CORE_TEST(what_is_remembered_never_changes_an_answer)
 }
 
 /* Under each policy, with and without memory; and bind agrees with filter. */
-CORE_TEST(rule_b_comes_first_under_every_policy)
+CORE_TEST(rule_b__comes_first_under_every_policy)
 {
     struct life life = {.core = core,
                         .cache = score_cache_new(),
@@ -292,7 +292,7 @@ CORE_TEST(rule_b_comes_first_under_every_policy)
         assert_true(life.near[i] > 20);
 }
 
-CORE_TEST(what_is_remembered_of_prices_and_raises_never_changes_an_answer)
+CORE_TEST(score_cache__never_changes_prices_and_raises)
 {
     struct life life = {.core = core,
                         .cache = score_cache_new(),
@@ -416,7 +416,7 @@ static void assert_best_merit(struct merits *merits, const struct node *node)
     merits->room = NULL;
 }
 
-CORE_TEST(the_best_merit_is_that_of_the_formulas)
+CORE_TEST(merit__equals_the_formulas)
 {
     struct life life = {.core = core, .seed = 3, .kind = POLICY_ROLLOUT};
     struct merits merits = {.kinds = xcalloc(1, sizeof(struct kinds))};

@@ -66,7 +66,7 @@ static uint64_t slow_idle(const struct workload *workload, const struct room *ro
     return idle;
 }
 
-TEST(the_rollout_is_the_plain_one)
+TEST(rollout__equals_the_plain_one)
 {
     uint64_t seed = 2;
     for (int i = walk_steps(700, 60); i > 0; i--) {
@@ -80,7 +80,7 @@ TEST(the_rollout_is_the_plain_one)
     }
 }
 
-TEST(the_largest_nodes_are_filled_as_well)
+TEST(rollout__equals_the_plain_one_on_the_largest_nodes)
 {
     uint64_t seed = 3;
     for (int i = walk_steps(60, 10); i > 0; i--) {
@@ -99,7 +99,7 @@ TEST(the_largest_nodes_are_filled_as_well)
 }
 
 /* Kinds that differ without any effect on the classes: only the way to the result differs. */
-TEST(gpus_of_several_kinds_give_what_equal_ones_give)
+TEST(rollout__ignores_kinds_without_effect)
 {
     uint64_t seed = 4;
     uint32_t checked = 0;
@@ -137,7 +137,7 @@ TEST(gpus_of_several_kinds_give_what_equal_ones_give)
     assert_true(checked > 100);
 }
 
-TEST(pods_come_until_none_fits)
+TEST(rollout__fills_a_node_until_no_pod_fits)
 {
     const struct workload_class class[] = {
         {.host = {1000, 100}, .parts = 1, .milli = 300, .count = 1}};
@@ -158,7 +158,7 @@ TEST(pods_come_until_none_fits)
 }
 
 /* Each pod that is tried is work: more of it on more GPUs, and on GPUs of several kinds. */
-TEST(each_try_is_work)
+TEST(rollout__counts_each_try_as_work)
 {
     const struct workload_class class[] = {{.parts = 2, .milli = 500, .count = 1}};
     struct workload *workload = workload_new(class, 1);
@@ -193,7 +193,7 @@ TEST(each_try_is_work)
     workload_unref(workload);
 }
 
-TEST(without_pods_everything_stays_idle)
+TEST(rollout__leaves_everything_idle_without_pods)
 {
     const struct workload_class class[] = {{.host = {1000, 100}, .count = 5}};
     struct room room = {.gpus = 1, .free_milli = 700};

@@ -74,7 +74,7 @@ static uint64_t walk_work(const struct setting *setting, uint32_t placements, ui
            placements * (100 + (uint64_t)setting->room.gpus * on_each);
 }
 
-TEST(spread_pays_for_what_it_compares)
+TEST(work__of_spread_counts_compared_placements)
 {
     struct setting setting;
     set_up(&setting, POLICY_SPREAD, 8, 2);
@@ -89,7 +89,7 @@ TEST(spread_pays_for_what_it_compares)
 }
 
 /* The node as it is, each of 8 placements, 2 shapes on 8 GPUs; one of the shapes is scarce. */
-TEST(fgd_pays_for_shapes_on_gpus)
+TEST(work__of_fgd_counts_shapes_on_gpus)
 {
     struct setting setting;
     set_up(&setting, POLICY_FGD, 8, 1);
@@ -102,7 +102,7 @@ TEST(fgd_pays_for_shapes_on_gpus)
 }
 
 /* Too many placements: that of the search comes last, and its steps are paid for. */
-TEST(the_placement_of_the_search_is_paid_for)
+TEST(work__includes_the_steps_of_the_search)
 {
     struct setting setting;
     struct placement placement;
@@ -122,7 +122,7 @@ TEST(the_placement_of_the_search_is_paid_for)
 }
 
 /* The idle GPU of the node as it is, and after each placement. */
-TEST(rollout_pays_for_the_pods_that_it_plays)
+TEST(work__of_rollout_counts_played_pods)
 {
     struct setting setting;
     struct kinds *kinds = xmalloc(sizeof *kinds);
@@ -147,7 +147,7 @@ TEST(rollout_pays_for_the_pods_that_it_plays)
 }
 
 /* However much a node takes, it counts as no more than can be remembered. */
-TEST(work_has_a_largest_number)
+TEST(work__saturates_at_node_work_max)
 {
     assert_int_equal(work_of(0), 0);
     assert_int_equal(work_of(1), 1);

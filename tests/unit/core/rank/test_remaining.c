@@ -22,7 +22,7 @@ static struct gpu_room gpu_of(const char *model, uint32_t milli, uint32_t mib)
                              .model = atom(model)};
 }
 
-TEST(a_kind_takes_a_class_by_model_size_and_memory)
+TEST(gpu_kind__takes_a_class_by_model_size_and_memory)
 {
     static const char *t4[] = {"T4"};
     static const char *either[] = {"A100", "H100"};
@@ -52,7 +52,7 @@ TEST(a_kind_takes_a_class_by_model_size_and_memory)
     workload_unref(workload);
 }
 
-TEST(the_last_of_many_classes_has_its_bit)
+TEST(gpu_kind__has_a_bit_for_the_last_of_many_classes)
 {
     static struct workload_class class[WORKLOAD_CLASSES_MAX];
     for (uint32_t i = 0; i < ARRAY_LEN(class); i++)
@@ -67,7 +67,7 @@ TEST(the_last_of_many_classes_has_its_bit)
     workload_unref(workload);
 }
 
-TEST(only_open_gpus_are_part_of_the_rest)
+TEST(remaining__contains_only_open_gpus)
 {
     struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 4, .host_known = true, .host = {5000, 600}};
@@ -98,7 +98,7 @@ TEST(only_open_gpus_are_part_of_the_rest)
     workload_unref(workload);
 }
 
-TEST(a_closed_node_has_no_rest)
+TEST(remaining__is_empty_for_a_closed_node)
 {
     struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 1, .closed = REASON_UNPLACED};
@@ -116,7 +116,7 @@ TEST(a_closed_node_has_no_rest)
     workload_unref(workload);
 }
 
-TEST(gpus_are_of_one_kind_if_model_milli_and_mib_are_equal)
+TEST(gpu_kind__is_shared_by_equal_model_milli_and_mib)
 {
     struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 6};
@@ -155,7 +155,7 @@ static void remaining_of_row(uint32_t first, uint32_t gpus, struct remaining *ou
     }
 }
 
-TEST(kinds_are_forgotten_when_a_new_one_finds_no_space)
+TEST(kinds__are_dropped_when_a_new_one_finds_no_space)
 {
     struct workload *workload = workload_new(NULL, 0);
     struct remaining remaining;
@@ -186,7 +186,7 @@ static void remaining_of_four(struct workload *workload, struct remaining *out)
     remaining_of(&room, &kinds, out);
 }
 
-TEST(a_pod_takes_the_peak_of_its_life_on_each_gpu)
+TEST(remaining_take__takes_the_peak_on_each_gpu)
 {
     struct workload *workload = workload_new(NULL, 0);
     struct want want[] = {
@@ -209,7 +209,7 @@ TEST(a_pod_takes_the_peak_of_its_life_on_each_gpu)
     workload_unref(workload);
 }
 
-TEST(a_host_gives_what_it_has_and_an_unknown_one_does_not_run_out)
+TEST(remaining_take__empties_a_known_host_and_keeps_an_unknown_one)
 {
     struct workload *workload = workload_new(NULL, 0);
     const struct request request = {.host = {5000, 601}};
@@ -228,7 +228,7 @@ TEST(a_host_gives_what_it_has_and_an_unknown_one_does_not_run_out)
     workload_unref(workload);
 }
 
-TEST(the_rest_after_a_pod_is_that_of_the_room_after_it)
+TEST(remaining_take__agrees_with_room_take)
 {
     uint64_t seed = 6;
     uint32_t placed = 0;
@@ -265,7 +265,7 @@ TEST(the_rest_after_a_pod_is_that_of_the_room_after_it)
 }
 
 /* A score cache keeps kinds from question to question, and compares models by address. */
-TEST(kinds_hold_their_models)
+TEST(kinds__hold_their_models)
 {
     struct workload *workload = workload_new(NULL, 0);
     struct names *names = names_new();

@@ -26,7 +26,7 @@ static uint32_t slow_slots(const struct room *room, const struct workload_class 
     return (uint32_t)slots;
 }
 
-TEST(slots_are_those_that_one_can_count)
+TEST(class_capacity__equals_a_plain_count)
 {
     uint64_t seed = 5;
     for (int i = walk_steps(4000, 200); i > 0; i--) {
@@ -57,7 +57,7 @@ static struct workload *small_workload(void)
     return workload_new(class, ARRAY_LEN(class));
 }
 
-TEST(a_price_grows_with_the_square_of_what_is_asked_for)
+TEST(scarcity_price__grows_with_the_square_of_the_demand)
 {
     struct workload *workload = small_workload();
     int64_t price[WORKLOAD_SCARCE_MAX] = {0};
@@ -79,7 +79,7 @@ TEST(a_price_grows_with_the_square_of_what_is_asked_for)
     workload_unref(workload);
 }
 
-TEST(a_class_that_has_no_more_room_than_it_needs_has_the_full_price)
+TEST(scarcity_price__is_full_when_a_class_has_no_spare_room)
 {
     struct workload *workload = small_workload();
     int64_t price[WORKLOAD_SCARCE_MAX] = {0};
@@ -100,7 +100,7 @@ TEST(a_class_that_has_no_more_room_than_it_needs_has_the_full_price)
     workload_unref(workload);
 }
 
-TEST(the_largest_clusters_have_prices)
+TEST(scarcity_price__does_not_overflow_in_the_largest_cluster)
 {
     static const struct workload_class small[] = {
         {.parts = 2, .milli = 1, .count = WORKLOAD_COUNT_MAX}};

@@ -55,7 +55,7 @@ static void assert_remembered(struct core_fixture *core, struct score_cache *cac
  * Two losses on each node: with and without the place of a pod of two GPUs. On every other node the
  * idle GPUs come first.
  */
-CORE_TEST(all_nodes_of_a_question_are_remembered)
+CORE_TEST(score_cache__remembers_all_nodes_of_a_question)
 {
     static const char *const wanted[] = {"250", "1000"};
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3}};
@@ -87,7 +87,7 @@ CORE_TEST(all_nodes_of_a_question_are_remembered)
     }
 }
 
-CORE_TEST(what_is_refused_is_remembered_too)
+CORE_TEST(score_cache__remembers_refusals)
 {
     struct score_cache *cache = score_cache_new();
     struct asked asked;
@@ -104,7 +104,7 @@ CORE_TEST(what_is_refused_is_remembered_too)
     score_cache_free(cache);
 }
 
-CORE_TEST(another_order_of_nodes_is_another_answer)
+CORE_TEST(score_cache__separates_policies_and_seeds)
 {
     struct score_cache *cache = score_cache_new();
     struct workload *workload = cluster_workload(core, SHAPES);
@@ -128,7 +128,7 @@ CORE_TEST(another_order_of_nodes_is_another_answer)
     score_cache_free(cache);
 }
 
-CORE_TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes)
+CORE_TEST(score_cache__is_unused_by_policies_without_scores)
 {
     struct score_cache *cache = score_cache_new();
     struct asked asked;
@@ -157,7 +157,7 @@ CORE_TEST(a_judge_is_not_asked_by_policies_that_judge_no_nodes)
 }
 
 /* A Node object that the ledger does not know, in the question itself. */
-CORE_TEST(an_unknown_node_is_judged_each_time)
+CORE_TEST(score_cache__scores_an_unknown_node_each_time)
 {
     struct score_cache *cache = score_cache_new();
     const struct core_gpu gpu = {.index = 0, .mib = 16000};
@@ -186,7 +186,7 @@ CORE_TEST(an_unknown_node_is_judged_each_time)
  * The names of such a node end with the question, and those of the next one may come to lie in the
  * same place: here the model at one address is another one from the second question on.
  */
-CORE_TEST(an_unknown_node_leaves_nothing_behind)
+CORE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
 {
     struct score_cache *cache = score_cache_new();
     struct names *names = names_new();
@@ -252,7 +252,7 @@ static void note_idle(struct score_cache *cache, const struct workload *workload
     assert_int_equal(after.idle_made - before.idle_made, !found);
 }
 
-CORE_TEST(equal_rests_are_rolled_out_once)
+CORE_TEST(score_cache_idle__rolls_equal_room_out_once)
 {
     struct score_cache *cache = score_cache_new();
     struct asked asked;
@@ -315,7 +315,7 @@ CORE_TEST(equal_rests_are_rolled_out_once)
     score_cache_free(cache);
 }
 
-CORE_TEST(large_and_mixed_rests_are_not_remembered)
+CORE_TEST(score_cache_idle__skips_large_and_mixed_room)
 {
     struct score_cache *cache = score_cache_new();
     struct asked asked;
@@ -348,7 +348,7 @@ CORE_TEST(large_and_mixed_rests_are_not_remembered)
  */
 
 /* Nodes of 1 to 24 GPUs, and classes of 2 to 33: each takes other places from each. */
-CORE_TEST(more_losses_than_are_remembered_change_nothing)
+CORE_TEST(score_cache__survives_too_many_losses)
 {
     struct workload_class class[32];
     struct core_gpu gpu[2 * NODES];
@@ -400,7 +400,7 @@ static void judge_node(const struct snapshot *snapshot, struct score_cache *cach
  * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
  * Between the two nobody asks about the requests that are asked about then.
  */
-CORE_TEST(an_object_with_the_serial_of_a_former_one_is_not_taken_for_it)
+CORE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
 {
     const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
     const struct request *request[] = {core_request(core, "300"), core_request(core, "500"),
@@ -438,7 +438,7 @@ CORE_TEST(an_object_with_the_serial_of_a_former_one_is_not_taken_for_it)
  * 300 nodes of one GPU, each of which has less memory than the one before: a share of 50 milli is
  * raised to another one on each of them.
  */
-CORE_TEST(more_levels_than_a_judge_keeps_change_nothing)
+CORE_TEST(score_cache__survives_too_many_levels)
 {
     enum { LEVELS = 300, FIT = 255 }; /* with one more the table is full */
     struct request *request = core_request(core, "50");
@@ -480,7 +480,7 @@ CORE_TEST(more_levels_than_a_judge_keeps_change_nothing)
 }
 
 /* 300 nodes, no two of whose GPUs are alike; pods of one class ask for memory. */
-CORE_TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing)
+CORE_TEST(score_cache__survives_too_many_gpu_kinds)
 {
     enum { KINDS = 300 };
     struct workload_class class[2] = {{.parts = 1, .milli = 700, .share_mib = 805, .count = 1},
@@ -527,7 +527,7 @@ CORE_TEST(more_kinds_of_gpus_than_are_known_at_once_change_nothing)
 }
 
 /* More requests than are remembered, and a cluster that grows. */
-CORE_TEST(what_was_asked_longest_ago_is_forgotten)
+CORE_TEST(score_cache__evicts_the_oldest_request)
 {
     struct score_cache *cache = score_cache_new();
     struct asked asked;
@@ -556,7 +556,7 @@ CORE_TEST(what_was_asked_longest_ago_is_forgotten)
     score_cache_free(NULL);
 }
 
-CORE_TEST(a_judge_takes_no_more_memory_than_it_may)
+CORE_TEST(score_cache__stays_within_its_memory_limit)
 {
     struct score_cache *cache = score_cache_new();
     const size_t empty = score_cache_counts(cache).bytes;

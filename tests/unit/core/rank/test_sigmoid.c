@@ -30,7 +30,7 @@ static uint32_t by_floating_point(int64_t by, uint64_t of, const long double at[
 /* With this divisor, by counts billionths: the finest that the thresholds tell apart. */
 enum { FINE = 1000000 };
 
-TEST(each_threshold_is_exact_on_both_sides)
+TEST(sigmoid_score__is_exact_on_both_sides_of_each_threshold)
 {
     for (uint32_t k = 1; k < 100; k++) {
         const long double at = logit(k) * 1000 * FINE;
@@ -41,7 +41,7 @@ TEST(each_threshold_is_exact_on_both_sides)
     }
 }
 
-TEST(scores_are_those_of_the_sigmoid)
+TEST(sigmoid_score__equals_the_sigmoid)
 {
     static const uint64_t of[] = {1, 3, 16, 7752, 1U << 20};
     long double at[100];
@@ -54,7 +54,7 @@ TEST(scores_are_those_of_the_sigmoid)
         }
 }
 
-TEST(no_difference_is_half_of_the_scores)
+TEST(sigmoid_score__is_half_for_no_difference)
 {
     assert_int_equal(sigmoid_score(0, 1), 50);
     assert_int_equal(sigmoid_score(0, 1U << 24), 50);
@@ -62,7 +62,7 @@ TEST(no_difference_is_half_of_the_scores)
     assert_int_equal(sigmoid_score(1, 1U << 24), 50);
 }
 
-TEST(the_largest_differences_have_the_last_scores)
+TEST(sigmoid_score__is_extreme_for_the_largest_differences)
 {
     static const uint64_t of[] = {1, 16, 1U << 24};
     for (uint32_t i = 0; i < ARRAY_LEN(of); i++) {
