@@ -364,6 +364,9 @@ static void read_want(struct table *table, struct request *request)
     if (next_is(table, "x")) {
         want->parts = want->milli;
         want->milli = number(table);
+    } else if (next_is(table, "whole")) {
+        request->whole = want->milli;
+        request->wants--;
     }
 }
 

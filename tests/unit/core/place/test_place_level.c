@@ -10,16 +10,12 @@
 
 #include "core/place/place_internal.h"
 #include "support/atoms.h"
+#include "support/draw.h"
+#include "support/place_oracle.h"
 #include "support/test.h"
 #include "support/walk.h"
 
 enum { GPUS = 4, WANTS = 2, MANY = 7 };
-
-static uint32_t draw(uint64_t *seed, uint32_t below)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(*seed >> 33) % below;
-}
 
 /*
  * Settings
@@ -41,15 +37,15 @@ static void draw_gpu(uint64_t *seed, struct gpu_room *out)
     static const char *const model[] = {"T4", "Tesla-T4", "A100-SXM4-80GB", "L4", "card"};
     static const uint32_t mib[] = {0, 991, 997, 16384, 40960, 81920};
 
-    *out = (struct gpu_room){.model = atom(model[draw(seed, ARRAY_LEN(model))]),
-                             .milli = draw(seed, 6) == 0 ? 500 : GPU_MILLI,
-                             .mib = mib[draw(seed, ARRAY_LEN(mib))]};
-    const uint32_t tenths = 10 - draw(seed, 8) * draw(seed, 2);
+    *out = (struct gpu_room){.model = atom(model[draw_below(seed, ARRAY_LEN(model))]),
+                             .milli = draw_below(seed, 6) == 0 ? 500 : GPU_MILLI,
+                             .mib = mib[draw_below(seed, ARRAY_LEN(mib))]};
+    const uint32_t tenths = 10 - draw_below(seed, 8) * draw_below(seed, 2);
     out->free_milli = out->milli * tenths / 10;
-    out->free_mib = out->mib * tenths / 10 / (draw(seed, 8) == 0 ? 2 : 1);
-    if (draw(seed, 12) == 0)
+    out->free_mib = out->mib * tenths / 10 / (draw_below(seed, 8) == 0 ? 2 : 1);
+    if (draw_below(seed, 12) == 0)
         out->closed = REASON_CORDONED;
-    if (draw(seed, 20) == 0)
+    if (draw_below(seed, 20) == 0)
         *out = (struct gpu_room){.model = atom(""), .closed = REASON_ABSENT};
 }
 
@@ -58,17 +54,17 @@ static void draw_request(uint64_t *seed, struct setting *out)
     static const uint32_t memory[] = {0, 300, 9000, 16384, 30000};
 
     out->request = (struct request){.want = out->want, .model = out->model};
-    out->request.wants = 1 + draw(seed, WANTS);
-    out->request.memory_mib = memory[draw(seed, ARRAY_LEN(memory))];
+    out->request.wants = 1 + draw_below(seed, WANTS);
+    out->request.memory_mib = memory[draw_below(seed, ARRAY_LEN(memory))];
     out->request.rules = RULES_ALL;
     out->model[0] = "A100*";
-    out->request.models = draw(seed, 10) == 0;
-    out->request.whole = draw(seed, 10) == 0;
+    out->request.models = draw_below(seed, 10) == 0;
+    out->request.whole = draw_below(seed, 10) == 0;
     for (uint32_t w = 0; w < out->request.wants; w++)
         out->want[w] = (struct want){.container = "c",
-                                     .kind = (enum container_kind)draw(seed, 3),
-                                     .parts = 1 + draw(seed, 4) / 3,
-                                     .milli = 100 * (1 + draw(seed, 5))};
+                                     .kind = (enum container_kind)draw_below(seed, 3),
+                                     .parts = 1 + draw_below(seed, 4) / 3,
+                                     .milli = 100 * (1 + draw_below(seed, 5))};
 }
 
 static void draw_setting(uint64_t *seed, enum policy_kind policy, struct setting *out)
@@ -77,17 +73,17 @@ static void draw_setting(uint64_t *seed, enum policy_kind policy, struct setting
     struct workload *workload = workload_new(&class, 1);
 
     *out = (struct setting){.book = rulebook_new(policy, "drawn")};
-    out->book->raise = draw(seed, 3) > 0;
-    out->book->prices_by = draw(seed, 3) > 0 ? PRICES_KNOWN : PRICES_OFF;
-    out->rule = (struct rule){.name = "drawn", .memory = (enum memory_mode)draw(seed, 3)};
-    if (draw(seed, 2) == 0)
+    out->book->raise = draw_below(seed, 3) > 0;
+    out->book->prices_by = draw_below(seed, 3) > 0 ? PRICES_KNOWN : PRICES_OFF;
+    out->rule = (struct rule){.name = "drawn", .memory = (enum memory_mode)draw_below(seed, 3)};
+    if (draw_below(seed, 2) == 0)
         out->rule.step_milli = 100;
-    out->book->rules = draw(seed, 2);
+    out->book->rules = draw_below(seed, 2);
     out->book->rule = &out->rule;
     out->context = policy_context_of_rulebook(out->book, RULES_ALL, workload);
     workload_unref(workload);
     out->room.rules = out->book->rules;
-    out->room.gpus = 1 + draw(seed, GPUS);
+    out->room.gpus = 1 + draw_below(seed, GPUS);
     for (uint32_t i = 0; i < out->room.gpus; i++) {
         draw_gpu(seed, &out->room.gpu[i]);
         if (out->room.gpu[i].closed == REASON_NONE)
@@ -111,48 +107,6 @@ static bool setting_raises(const struct setting *setting)
     return setting->book->raise;
 }
 
-/*
- * The oracle: every set of GPUs for each container, at one amount
- */
-
-struct oracle {
-    const struct setting *setting;
-    uint32_t raised;
-    uint32_t on[WANTS]; /* bit g: a part on GPU g */
-    bool found;
-    uint32_t price;
-    struct placement best; /* by binpack, of those with the lowest price */
-    uint32_t best_touches;
-};
-
-static uint32_t milli_of(const struct oracle *oracle, uint32_t want)
-{
-    const uint32_t asked = oracle->setting->want[want].milli;
-    return asked > oracle->raised ? asked : oracle->raised;
-}
-
-static uint32_t peak(const struct oracle *oracle, uint32_t gpu, bool mib)
-{
-    const struct gpu_room *room = &oracle->setting->room.gpu[gpu];
-    uint32_t amount[WANTS] = {0};
-
-    for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
-        if ((oracle->on[w] >> gpu & 1) != 0)
-            amount[w] = mib ? room->mib * milli_of(oracle, w) / room->milli : milli_of(oracle, w);
-    return request_peak(&oracle->setting->request, amount);
-}
-
-static bool may_lie(const struct oracle *oracle, uint32_t want, uint32_t gpu)
-{
-    const struct request *request = &oracle->setting->request;
-    const struct gpu_room *room = &oracle->setting->room.gpu[gpu];
-    const uint32_t milli = milli_of(oracle, want);
-
-    return room->closed == REASON_NONE && milli <= room->milli &&
-           request_takes_model(request, atom_text(room->model)) &&
-           room->mib * milli / room->milli >= request->memory_mib;
-}
-
 static uint32_t price_of(const struct setting *setting, uint32_t gpu)
 {
     const struct gpu_room *room = &setting->room.gpu[gpu];
@@ -160,89 +114,27 @@ static uint32_t price_of(const struct setting *setting, uint32_t gpu)
                           room->mib * (GPU_MILLI / room->milli));
 }
 
-static bool is_better(const struct oracle *oracle, uint32_t price, uint32_t touches,
-                      const struct placement *a)
+static void ask_at(const struct setting *setting, uint32_t raised_milli, struct place_oracle *out)
 {
-    const struct placement *b = &oracle->best;
-
-    if (price != oracle->price)
-        return price < oracle->price;
-    if (oracle->setting->request.whole > 0 && touches != oracle->best_touches)
-        return touches < oracle->best_touches;
-    if (a->charge_milli != b->charge_milli)
-        return a->charge_milli < b->charge_milli;
-    if (a->left_milli != b->left_milli)
-        return a->left_milli < b->left_milli;
-    for (uint32_t i = 0; i < a->parts; i++)
-        if (a->part[i].gpu != b->part[i].gpu)
-            return a->part[i].gpu < b->part[i].gpu;
-    return false;
-}
-
-static void write_down(struct oracle *oracle)
-{
-    const struct room *room = &oracle->setting->room;
-    struct placement made = {.parts = 0};
-    uint32_t touches = 0;
-    uint32_t there = 0;
-    uint32_t price = 0;
-
-    for (uint32_t gpu = 0; gpu < room->gpus; gpu++) {
-        there += room->gpu[gpu].closed != REASON_ABSENT && room->gpu[gpu].closed != REASON_HELD;
-        const uint32_t milli = peak(oracle, gpu, false);
-        if (milli == 0)
-            continue;
-        if (milli > room->gpu[gpu].free_milli || peak(oracle, gpu, true) > room->gpu[gpu].free_mib)
-            return;
-        touches++;
-        made.charge_milli += milli;
-        made.left_milli += room->gpu[gpu].free_milli - milli;
-        price = price_of(oracle->setting, gpu) > price ? price_of(oracle->setting, gpu) : price;
-    }
-    if (touches + oracle->setting->request.whole > there)
-        return;
-    for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
-        for (uint32_t gpu = 0; gpu < room->gpus; gpu++)
-            if ((oracle->on[w] >> gpu & 1) != 0)
-                made.part[made.parts++] = (struct part){(uint16_t)w, (uint16_t)gpu};
-    if (!oracle->found || is_better(oracle, price, touches, &made)) {
-        oracle->best = made;
-        oracle->price = price;
-        oracle->best_touches = touches;
-    }
-    oracle->found = true;
-}
-
-static void try_all(struct oracle *oracle, uint32_t want)
-{
-    if (want == oracle->setting->request.wants) {
-        write_down(oracle);
-        return;
-    }
-    for (uint32_t set = 1; set < 1U << oracle->setting->room.gpus; set++) {
-        bool may = (uint32_t)__builtin_popcount(set) == oracle->setting->want[want].parts;
-        for (uint32_t gpu = 0; may && gpu < oracle->setting->room.gpus; gpu++)
-            may = (set >> gpu & 1) == 0 || may_lie(oracle, want, gpu);
-        oracle->on[want] = set;
-        if (may)
-            try_all(oracle, want + 1);
-    }
-    oracle->on[want] = 0;
+    *out = (struct place_oracle){.room = &setting->room,
+                                 .request = &setting->request,
+                                 .book = setting->book,
+                                 .raised_milli = raised_milli};
+    place_oracle_run(out);
 }
 
 /* The lowest price at any amount; of the amounts with this price, the smallest. */
-static void ask_oracle(const struct setting *setting, struct oracle *out)
+static void ask_oracle(const struct setting *setting, struct place_oracle *out)
 {
     const struct rule *rule = setting->book->rules > 0 ? &setting->rule : NULL;
+    struct place_oracle raised;
 
-    *out = (struct oracle){.setting = setting};
-    try_all(out, 0);
+    ask_at(setting, 0, out);
     for (uint32_t m = 1; setting_raises(setting) && m <= GPU_MILLI; m++) {
-        struct oracle raised = {.setting = setting, .raised = m};
         if (rule != NULL && rule->step_milli > 0 && m % rule->step_milli != 0)
             continue;
-        try_all(&raised, 0);
-        if (raised.found && (!out->found || raised.price < out->price))
+        ask_at(setting, m, &raised);
+        if (raised.found && (!out->found || raised.best.price < out->best.price))
             *out = raised;
     }
 }
@@ -252,11 +144,11 @@ static void ask_oracle(const struct setting *setting, struct oracle *out)
  */
 
 /* An amount that no share is below raises nothing, and no two raises give the same shares. */
-static uint32_t raise_told(const struct oracle *oracle)
+static uint32_t raise_of(const struct place_oracle *oracle)
 {
-    for (uint32_t w = 0; w < oracle->setting->request.wants; w++)
-        if (oracle->setting->want[w].milli < oracle->raised)
-            return oracle->raised;
+    for (uint32_t w = 0; w < oracle->request->wants; w++)
+        if (oracle->request->want[w].milli < oracle->raised_milli)
+            return oracle->raised_milli;
     return 0;
 }
 
@@ -285,7 +177,7 @@ TEST(level__is_the_lowest_price_and_the_smallest_raise)
     uint32_t cheaper = 0;
     for (int i = 0; i < walk_steps(700, 250); i++) {
         struct setting setting;
-        struct oracle oracle;
+        struct place_oracle oracle;
         struct placement placement;
         struct rank rank;
         draw_setting(&seed, POLICY_BINPACK, &setting);
@@ -294,10 +186,10 @@ TEST(level__is_the_lowest_price_and_the_smallest_raise)
         assert_int_equal(why == REASON_NONE, oracle.found);
         if (oracle.found) {
             found++;
-            raised += raise_told(&oracle) > 0;
-            cheaper += oracle.price > 0 && oracle.price < 900;
-            assert_int_equal(rank.price, oracle.price);
-            assert_int_equal(rank.raised_milli, raise_told(&oracle));
+            raised += raise_of(&oracle) > 0;
+            cheaper += oracle.best.price > 0 && oracle.best.price < 900;
+            assert_int_equal(rank.price, oracle.best.price);
+            assert_int_equal(rank.raised_milli, raise_of(&oracle));
             assert_int_equal(rank.charge_milli, oracle.best.charge_milli);
             assert_int_equal(rank.left_milli, oracle.best.left_milli);
             assert_true(rank.exact && placement.exact);
@@ -326,7 +218,7 @@ TEST(level__is_the_same_under_every_policy)
     for (int i = 0; i < walk_steps(700, 250); i++) {
         const enum policy_kind policy = (enum policy_kind)(i % POLICIES);
         struct setting setting;
-        struct oracle oracle;
+        struct place_oracle oracle;
         struct placement placement;
         struct plan plan;
         struct rank rank;
@@ -347,9 +239,9 @@ TEST(level__is_the_same_under_every_policy)
         }
         if (oracle.found) {
             found[policy]++;
-            assert_int_equal(rank.price, oracle.price);
-            assert_int_equal(price, oracle.price);
-            assert_int_equal(rank.raised_milli, raise_told(&oracle));
+            assert_int_equal(rank.price, oracle.best.price);
+            assert_int_equal(price, oracle.best.price);
+            assert_int_equal(rank.raised_milli, raise_of(&oracle));
             assert_int_equal(placement.price, rank.price);
             assert_int_equal(placement.raised_milli, rank.raised_milli);
             assert_int_equal(placement.charge_milli, rank.charge_milli);
@@ -505,12 +397,12 @@ TEST(level__sums_the_steps_and_inexactness_of_every_attempt)
         draw_setting(&seed, POLICY_BINPACK, &setting);
         setting.book->rules = 0;
         setting.room.rules = 0;
-        setting.request.wants = 1 + draw(&seed, MANY);
-        setting.request.memory_mib = draw(&seed, 2) * 100 * draw(&seed, 90);
+        setting.request.wants = 1 + draw_below(&seed, MANY);
+        setting.request.memory_mib = draw_below(&seed, 2) * 100 * draw_below(&seed, 90);
         for (uint32_t w = 0; w < setting.request.wants; w++)
-            setting.want[w] =
-                (struct want){.container = "c", .parts = 1, .milli = 50 + 10 * draw(&seed, 40)};
-        const uint32_t steps = 1 + draw(&seed, 80);
+            setting.want[w] = (struct want){
+                .container = "c", .parts = 1, .milli = 50 + 10 * draw_below(&seed, 40)};
+        const uint32_t steps = 1 + draw_below(&seed, 80);
         tell(&setting, steps, &told);
         plan_init(&plan, &setting.request, setting.context);
         plan.steps = steps;
@@ -550,7 +442,7 @@ TEST(level__is_part_of_the_key_of_a_remembered_search)
             struct plan alone;
             struct rank rank;
             struct rank own;
-            struct gpu_room *gpu = &setting.room.gpu[draw(&seed, setting.room.gpus)];
+            struct gpu_room *gpu = &setting.room.gpu[draw_below(&seed, setting.room.gpus)];
             const struct gpu_room before = *gpu;
             plan_init(&alone, &setting.request, setting.context);
             const enum reason why = place_evaluate(&plan, &setting.room, &rank);
@@ -563,7 +455,7 @@ TEST(level__is_part_of_the_key_of_a_remembered_search)
             several += rank.raised_milli > 0 && setting.request.wants > 1;
             setting.room.free_milli -= gpu->closed == REASON_NONE ? gpu->free_milli : 0;
             draw_gpu(&seed, gpu);
-            if (draw(&seed, 2) == 0)
+            if (draw_below(&seed, 2) == 0)
                 *gpu = before;
             setting.room.free_milli += gpu->closed == REASON_NONE ? gpu->free_milli : 0;
         }
@@ -603,29 +495,6 @@ static enum reason check(struct setting *setting, struct rank *out)
     setting->request.want = setting->want;
     plan_init(&plan, &setting->request, setting->context);
     return place_evaluate(&plan, &setting->room, out);
-}
-
-/* What passes by itself must not look as if no GPU of this kind could ever do. */
-TEST(raise__waits_for_a_full_gpu_with_enough_memory)
-{
-    struct rank rank;
-    struct setting setting = setting_of(100, 16384);
-    add_gpu(&setting, "A100", 81920, 150);
-    assert_int_equal(check(&setting, &rank), REASON_MEMORY);
-    setting.book->raise = true;
-    assert_int_equal(check(&setting, &rank), REASON_ROOM);
-    setting.room.gpu[0].free_milli = 199;
-    assert_int_equal(check(&setting, &rank), REASON_ROOM);
-    setting.room.gpu[0].free_milli = 200;
-    assert_int_equal(check(&setting, &rank), REASON_NONE);
-    assert_int_equal(rank.raised_milli, 200);
-    assert_int_equal(rank.charge_milli, 200);
-    setting.request.memory_mib = 81921;
-    assert_int_equal(check(&setting, &rank), REASON_MEMORY);
-    setting.room.gpu[0].milli = 500; /* half of a card, with this memory */
-    setting.request.memory_mib = 81920;
-    assert_int_equal(check(&setting, &rank), REASON_ROOM);
-    setting_done(&setting);
 }
 
 TEST(raise__is_a_size_that_the_rule_permits)
@@ -737,25 +606,6 @@ TEST(price__is_right_for_more_models_than_a_plan_caches)
         assert_int_equal(place_evaluate(&plan, &setting.room, &rank), REASON_NONE);
         assert_int_equal(rank.price, 100 * (1 + i % 3));
     }
-    setting_done(&setting);
-}
-
-TEST(price__decides_before_the_tightest_fit)
-{
-    struct rank rank;
-    struct setting setting = setting_of(1, 0);
-    static const struct model_price said[] = {{"L4", 1}};
-    setting.book->prices_by = PRICES_KNOWN;
-    setting.book->prices = 1;
-    setting.book->price = said;
-    add_gpu(&setting, "A100", 16384, GPU_MILLI);
-    add_gpu(&setting, "T4", 16384, 1);
-    assert_int_equal(check(&setting, &rank), REASON_NONE);
-    assert_int_equal(rank.price, 100);
-    assert_int_equal(rank.left_milli, 0);
-    add_gpu(&setting, "L4", 16384, GPU_MILLI);
-    assert_int_equal(check(&setting, &rank), REASON_NONE);
-    assert_int_equal(rank.price, 1);
     setting_done(&setting);
 }
 

@@ -6,14 +6,9 @@
 
 #include "core/place/place_internal.h"
 #include "support/atoms.h"
+#include "support/draw.h"
 #include "support/test.h"
 #include "support/walk.h"
-
-static uint32_t draw(uint64_t *seed, uint32_t below)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(*seed >> 33) % below;
-}
 
 static void open_room(struct room *room, uint32_t gpus)
 {
@@ -163,17 +158,17 @@ TEST(place_choice__takes_the_best_of_all_sets)
         struct room room;
         struct asking asking;
         struct best best;
-        const uint32_t dense = draw(&seed, 5);
-        const uint32_t parts = 2 + draw(&seed, 3);
-        const enum topology topology = (enum topology)draw(&seed, TOPOLOGIES);
-        const enum place_choice choice = choices[draw(&seed, ARRAY_LEN(choices))];
-        const uint32_t sockets = draw(&seed, 4);
-        open_room(&room, parts + draw(&seed, 5));
+        const uint32_t dense = draw_below(&seed, 5);
+        const uint32_t parts = 2 + draw_below(&seed, 3);
+        const enum topology topology = (enum topology)draw_below(&seed, TOPOLOGIES);
+        const enum place_choice choice = choices[draw_below(&seed, ARRAY_LEN(choices))];
+        const uint32_t sockets = draw_below(&seed, 4);
+        open_room(&room, parts + draw_below(&seed, 5));
         for (uint32_t a = 0; a < room.gpus; a++) {
-            set_free(&room, a, 300 + 100 * draw(&seed, 4));
-            room.gpu[a].socket = sockets > 0 ? draw(&seed, sockets + 1) : 0;
+            set_free(&room, a, 300 + 100 * draw_below(&seed, 4));
+            room.gpu[a].socket = sockets > 0 ? draw_below(&seed, sockets + 1) : 0;
             for (uint32_t b = 0; b < a; b++)
-                if (draw(&seed, 5) < dense)
+                if (draw_below(&seed, 5) < dense)
                     link(&room, a, b);
         }
         try_sets(&room, parts, 400, topology, choice, &best);
@@ -203,13 +198,13 @@ TEST(islands__are_searched_to_the_end)
         struct room room;
         struct asking asking;
         struct rank rank;
-        const uint32_t size = sizes[draw(&seed, ARRAY_LEN(sizes))];
-        const uint32_t parts = 2 + draw(&seed, size - 1);
-        const uint32_t frees = 1 + draw(&seed, 900);
+        const uint32_t size = sizes[draw_below(&seed, ARRAY_LEN(sizes))];
+        const uint32_t parts = 2 + draw_below(&seed, size - 1);
+        const uint32_t frees = 1 + draw_below(&seed, 900);
         open_room(&room, 64);
         link_islands(&room, size);
         for (uint32_t a = 0; a < room.gpus; a++)
-            set_free(&room, a, 100 + draw(&seed, frees));
+            set_free(&room, a, 100 + draw_below(&seed, frees));
         assert_int_equal(ask(&asking, &room, parts, 100, TOPOLOGY_NVLINK, choices[i % 3]),
                          REASON_NONE);
         assert_true(asking.found.exact);
@@ -246,7 +241,7 @@ TEST(irregular_links__make_the_answer_inexact_when_steps_run_out)
     open_room(&room, 64);
     link_all_but_opposites(&room);
     for (uint32_t i = 0; i < 64; i++)
-        set_free(&room, i, 500 + draw(&seed, 100));
+        set_free(&room, i, 500 + draw_below(&seed, 100));
     assert_int_equal(ask(&asking, &room, 32, 100, TOPOLOGY_NVLINK, PLACE_FIRST), REASON_NONE);
     assert_true(asking.found.exact);
     assert_int_equal(asking.found.distance, DISTANCE_LINKED);
@@ -294,21 +289,6 @@ TEST(linked_search__is_inexact_until_rule_5_is_settled)
     assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     assert_int_equal(rank.left_milli, 600);
     assert_int_equal(rank.steps, 4 + 4);
-}
-
-/* Of two sets of which one is heavier by one thousandth, the lighter one, though it comes later. */
-TEST(linked_search__compares_weights_to_the_milli)
-{
-    struct room room;
-    struct asking asking;
-
-    open_room(&room, 3);
-    link_islands(&room, 3);
-    set_free(&room, 0, 400);
-    set_free(&room, 1, 401);
-    set_free(&room, 2, 400);
-    assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(set_of(&asking.found), one_gpu(0) | one_gpu(2));
 }
 
 /* A single GPU whose NUMA node is known joins nothing, but it is looked at. */
@@ -359,27 +339,6 @@ TEST(linked_search__finds_the_only_linked_pair)
     assert_int_equal(found.distance, DISTANCE_LINKED);
     for (uint32_t i = 0; i < found.parts; i++)
         assert_int_equal(found.part[i].gpu, i % 2);
-}
-
-/* Eight GPUs on a board without a switch: two squares with their diagonals, joined edge by edge. */
-TEST(cube_mesh__offers_its_two_squares)
-{
-    struct room room;
-    struct asking asking;
-
-    open_room(&room, 8);
-    link_islands(&room, 4);
-    for (uint32_t i = 0; i < 4; i++)
-        link(&room, i, i + 4);
-    set_free(&room, 1, 900);
-    assert_int_equal(ask(&asking, &room, 4, 1000, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(set_of(&asking.found), one_gpu(4) | one_gpu(5) | one_gpu(6) | one_gpu(7));
-    set_free(&room, 5, 900);
-    assert_int_equal(ask(&asking, &room, 4, 1000, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_ROOM);
-    assert_int_equal(ask(&asking, &room, 5, 1000, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
-                     REASON_TOPOLOGY);
-    assert_int_equal(ask(&asking, &room, 2, 900, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(set_of(&asking.found), one_gpu(1) | one_gpu(5)); /* the tightest pair */
 }
 
 /* A rule of a policy may demand what the pod does not. */
