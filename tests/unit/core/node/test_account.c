@@ -3,98 +3,23 @@
 
 #include "milligpu/core/node/account.h"
 
-#include "support/atoms.h"
-#include "support/test.h"
-#include "support/valid.h"
+#include "support/draw.h"
+#include "support/node_scene.h"
 #include "support/walk.h"
 
-enum { SCENE_GPUS = 6, SCENE_PODS = 140 };
-
-/* What a node is built from. */
-struct scene {
-    struct gpu gpu[SCENE_GPUS];
-    uint32_t gpus;
-    const struct allocation *pod[SCENE_PODS];
-    uint32_t pods;
-    bool gone;
-    enum inventory_problem problem;
-    enum plugin_state plugin;
-    enum vouch vouch;
-    const struct taints *taints;
-    struct gpu_note note[SCENE_GPUS];
-    uint32_t notes;
-};
-
-static void add_gpu(struct scene *scene, const char *id, unsigned flags)
-{
-    const uint32_t at = scene->gpus++;
-    scene->gpu[at] = (struct gpu){.id = atom(id),
-                                  .model = atom("A100"),
-                                  .milli = GPU_MILLI,
-                                  .mib = 81920,
-                                  .index = (uint16_t)at,
-                                  .numa = -1,
-                                  .flags = (uint16_t)flags};
-}
-
-/* by: as in inventory.h. */
-static void hold_last(struct scene *scene, const char *by)
-{
-    scene->note[scene->notes++] =
-        (struct gpu_note){.gpu = scene->gpu[scene->gpus - 1].id, .held = by};
-}
-
-/* gpu NULL: no share. */
-static void add_pod(struct scene *scene, const char *gpu, uint32_t milli, uint32_t held,
-                    uint32_t unplaced)
+/* A share of the next pod: "pod-0", "pod-1", ... Odd amounts are reserved. */
+static void add_share(struct node_scene *scene, const char *gpu, uint32_t milli)
 {
     char uid[16];
-    const struct share share = {.container = "main",
-                                .gpu = atom(gpu != NULL ? gpu : "-"),
-                                .milli = milli,
-                                .mib = 2 * milli};
-    (void)snprintf(uid, sizeof uid, "pod-%u", scene->pods);
-    const struct allocation_facts facts = {
-        .uid = uid,
-        .namespace = "default",
-        .name = uid,
-        .node = atom("n1"),
-        .state = milli % 2 == 0 ? STATE_BOUND : STATE_RESERVED,
-        .origin = ORIGIN_ADOPTED,
-        .held_gpus = held,
-        .unplaced_milli = unplaced,
-        .shares = gpu != NULL,
-        .share = &share,
-    };
-    scene->pod[scene->pods++] = allocation_new(&facts);
+    (void)snprintf(uid, sizeof uid, "pod-%u", scene->build.allocations);
+    scene_add(scene, scene_pod(uid, gpu, milli, milli % 2 == 0 ? STATE_BOUND : STATE_RESERVED));
 }
 
-static struct node *node_of(struct scene *scene)
+static void add_adopted(struct node_scene *scene, uint32_t held_gpus, uint32_t unplaced_milli)
 {
-    const struct node_build build = {
-        .name = atom("n1"),
-        .uid = atom("n1-uid"),
-        .problem = scene->problem,
-        .taints = scene->taints,
-        .unusable = taints_close(scene->taints != NULL ? &scene->taints->facts : NULL, NULL),
-        .problem_text = atom(""),
-        .gone = scene->gone,
-        .plugin = {.state = scene->plugin},
-        .vouch = scene->vouch,
-        .gpus = scene->gpus,
-        .gpu = scene->gpu,
-        .allocations = scene->pods,
-        .allocation = scene->pod,
-        .notes = scene->notes,
-        .note = scene->note,
-    };
-    struct node *node = node_new(&build);
-
-    node_assert_valid(node);
-    taints_unref(scene->taints);
-    while (scene->pods > 0)
-        allocation_unref(scene->pod[--scene->pods]);
-    return node;
+    char uid[16];
+    (void)snprintf(uid, sizeof uid, "pod-%u", scene->build.allocations);
+    scene_adopt(scene, uid, held_gpus, unplaced_milli);
 }
 
 /* All GPUs of the node together. */
@@ -121,161 +46,144 @@ static uint64_t sum_of_parts(const struct gpu_account *account)
     return sum;
 }
 
-/* The scene's only GPU, or its first two, in one part each. */
-static void falls_into(struct scene *scene, enum account_part part, uint64_t milli)
+static void assert_part(const struct node *node, uint32_t gpu, enum account_part part,
+                        uint64_t milli)
 {
-    struct node *node = node_of(scene);
-    const struct gpu_account sum = sum_of(node);
+    struct gpu_account account;
 
-    if (sum.milli[part] != milli)
-        fail_msg("%s: %llu", account_name(part), (unsigned long long)sum.milli[part]);
-    assert_int_equal(sum_of_parts(&sum), sum.total_milli);
-    node_unref(node);
-    *scene = (struct scene){0};
+    gpu_account(node, &node->gpu[gpu], &account);
+    if (account.milli[part] != milli)
+        fail_msg("GPU %u, %s: %llu", gpu, account_name(part),
+                 (unsigned long long)account.milli[part]);
+    assert_int_equal(sum_of_parts(&account), account.total_milli);
 }
 
 TEST(account__names_the_remainder_by_its_obstacle)
 {
-    struct scene scene = {0};
-
-    add_gpu(&scene, "GPU-a", GPU_UNHEALTHY);
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    falls_into(&scene, ACCOUNT_UNHEALTHY, 700);
-    add_gpu(&scene, "GPU-a", GPU_CORDONED);
-    falls_into(&scene, ACCOUNT_CORDONED, 1000);
-    add_gpu(&scene, "GPU-a", GPU_DUPLICATE);
-    falls_into(&scene, ACCOUNT_DUPLICATE, 1000);
-    add_gpu(&scene, "GPU-a", GPU_ABSENT);
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    falls_into(&scene, ACCOUNT_ABSENT, 700);
-    add_gpu(&scene, "GPU-a", 0);
-    add_pod(&scene, NULL, 0, 0, 300);
-    falls_into(&scene, ACCOUNT_UNPLACED, 1000);
-    scene.gone = true;
-    add_gpu(&scene, "GPU-a", 0);
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    falls_into(&scene, ACCOUNT_GONE, 700);
-    add_gpu(&scene, "GPU-a", 0);
-    scene.gpu[0].mib = 500;
-    add_pod(&scene, "GPU-a", 300, 0, 0); /* with 600 MiB */
-    falls_into(&scene, ACCOUNT_OVER, 700);
-    scene.problem = PROBLEM_ANNOTATION; /* then the ledger keeps its GPUs cordoned */
-    add_gpu(&scene, "GPU-a", GPU_CORDONED);
-    falls_into(&scene, ACCOUNT_UNREADABLE, 1000);
-    scene.plugin = PLUGIN_DOWN;
-    add_gpu(&scene, "GPU-a", 0);
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    falls_into(&scene, ACCOUNT_PLUGIN, 700);
-    scene.plugin = PLUGIN_DOWN;
-    add_gpu(&scene, "GPU-a", 0);
-    add_pod(&scene, NULL, 0, 0, 300);
-    falls_into(&scene, ACCOUNT_UNPLACED, 1000);
-    scene.plugin = PLUGIN_DOWN;
-    add_gpu(&scene, "GPU-a", GPU_CORDONED);
-    falls_into(&scene, ACCOUNT_CORDONED, 1000);
-    scene.plugin = PLUGIN_UP;
-    add_gpu(&scene, "GPU-a", 0);
-    falls_into(&scene, ACCOUNT_FREE, 1000);
-    for (int vouch = 0; vouch < VOUCHES; vouch++) {
-        scene.vouch = (enum vouch)vouch;
-        add_gpu(&scene, "GPU-a", 0);
-        add_pod(&scene, "GPU-a", 300, 0, 0);
-        falls_into(&scene, vouch <= VOUCH_GOOD ? ACCOUNT_FREE : ACCOUNT_AGENT, 700);
+    static const struct {
+        unsigned flags;
+        uint32_t charged, unplaced;
+        struct node_build build;
+        enum account_part part; /* of what is not charged */
+    } row[] = {
+        {GPU_UNHEALTHY, 300, 0, {0}, ACCOUNT_UNHEALTHY},
+        {GPU_CORDONED, 0, 0, {0}, ACCOUNT_CORDONED},
+        {GPU_DUPLICATE, 0, 0, {0}, ACCOUNT_DUPLICATE},
+        {GPU_ABSENT, 300, 0, {0}, ACCOUNT_ABSENT},
+        {0, 0, 300, {0}, ACCOUNT_UNPLACED},
+        {0, 300, 0, {.gone = true}, ACCOUNT_GONE},
+        /* The ledger keeps the GPUs of such a node cordoned. */
+        {GPU_CORDONED, 0, 0, {.problem = PROBLEM_ANNOTATION}, ACCOUNT_UNREADABLE},
+        {0, 300, 0, {.plugin.state = PLUGIN_DOWN}, ACCOUNT_PLUGIN},
+        {0, 0, 300, {.plugin.state = PLUGIN_DOWN}, ACCOUNT_UNPLACED},
+        {GPU_CORDONED, 0, 0, {.plugin.state = PLUGIN_DOWN}, ACCOUNT_CORDONED},
+        {0, 0, 0, {.plugin.state = PLUGIN_UP}, ACCOUNT_FREE},
+        {0, 0, 0, {.vouch = VOUCH_GONE, .plugin.state = PLUGIN_DOWN}, ACCOUNT_PLUGIN},
+        {GPU_UNHEALTHY, 0, 0, {.vouch = VOUCH_GONE}, ACCOUNT_UNHEALTHY},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct node_scene *scene = node_scene_new();
+        scene->build.gone = row[i].build.gone;
+        scene->build.problem = row[i].build.problem;
+        scene->build.plugin = row[i].build.plugin;
+        scene->build.vouch = row[i].build.vouch;
+        scene_add_gpu(scene, "GPU-a", row[i].flags);
+        if (row[i].charged > 0)
+            add_share(scene, "GPU-a", row[i].charged);
+        if (row[i].unplaced > 0)
+            add_adopted(scene, 0, row[i].unplaced);
+        assert_part(scene_node(scene), 0, row[i].part, GPU_MILLI - row[i].charged);
+        node_scene_free(scene);
     }
-    scene.vouch = VOUCH_GONE;
-    scene.plugin = PLUGIN_DOWN;
-    add_gpu(&scene, "GPU-a", 0);
-    falls_into(&scene, ACCOUNT_PLUGIN, 1000);
-    scene.vouch = VOUCH_GONE;
-    add_gpu(&scene, "GPU-a", GPU_UNHEALTHY);
-    falls_into(&scene, ACCOUNT_UNHEALTHY, 1000);
 }
 
-TEST(account__counts_unshared_gpus_as_held_whole)
+NODE_TEST(account__names_the_remainder_by_the_vouch_of_its_node)
 {
-    struct scene scene = {0};
-
-    add_gpu(&scene, "GPU-a", 0);
-    add_gpu(&scene, "GPU-b", GPU_UNHEALTHY);
-    add_gpu(&scene, "GPU-c", 0);
-    add_gpu(&scene, "GPU-d", 0);
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    add_pod(&scene, NULL, 0, 2, 0);
-    struct node *node = node_of(&scene);
-    const struct gpu_account sum = sum_of(node);
-    assert_int_equal(sum.milli[ACCOUNT_USED], 300);
-    assert_int_equal(sum.milli[ACCOUNT_HELD], 2000);      /* c and d */
-    assert_int_equal(sum.milli[ACCOUNT_UNHEALTHY], 1000); /* b */
-    assert_int_equal(sum.milli[ACCOUNT_MIXED], 700);      /* the rest of a */
-    assert_int_equal(sum.total_milli, 4000);
-    node_unref(node);
-    scene = (struct scene){0};
-    add_gpu(&scene, "GPU-a", 0); /* shared: the sick one is likelier */
-    add_gpu(&scene, "GPU-b", GPU_UNHEALTHY);
-    add_gpu(&scene, "GPU-c", GPU_UNHEALTHY);
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    add_pod(&scene, NULL, 0, 1, 0);
-    node = node_of(&scene);
-    struct gpu_account one;
-    gpu_account(node, &node->gpu[0], &one);
-    assert_int_equal(one.milli[ACCOUNT_MIXED], 700);
-    gpu_account(node, &node->gpu[1], &one);
-    assert_int_equal(one.milli[ACCOUNT_HELD], 1000);
-    gpu_account(node, &node->gpu[2], &one);
-    assert_int_equal(one.milli[ACCOUNT_UNHEALTHY], 1000);
-    node_unref(node);
-    scene = (struct scene){0};
-    add_gpu(&scene, "GPU-a", 0); /* of equals the first */
-    add_gpu(&scene, "GPU-b", 0);
-    add_pod(&scene, NULL, 0, 1, 0);
-    falls_into(&scene, ACCOUNT_HELD, 1000);
+    scene_add_gpu(scene, "GPU-a", 0);
+    add_share(scene, "GPU-a", 300);
+    for (int vouch = 0; vouch < VOUCHES; vouch++) {
+        scene->build.vouch = (enum vouch)vouch;
+        assert_part(scene_node(scene), 0, vouch <= VOUCH_GOOD ? ACCOUNT_FREE : ACCOUNT_AGENT, 700);
+    }
 }
 
-TEST(account__counts_only_the_named_gpu_as_held)
+NODE_TEST(account__names_the_remainder_of_a_gpu_that_is_over)
 {
-    struct scene scene = {0};
-
-    add_gpu(&scene, "GPU-a", 0);
-    add_gpu(&scene, "GPU-b", 0);
-    hold_last(&scene, "pod:pod-0");
-    add_pod(&scene, NULL, 0, 1, 0);
-    struct node *node = node_of(&scene);
-    struct gpu_account account;
-    gpu_account(node, &node->gpu[0], &account);
-    assert_int_equal(account.milli[ACCOUNT_FREE], 1000);
-    gpu_account(node, &node->gpu[1], &account);
-    assert_int_equal(account.milli[ACCOUNT_HELD], 1000);
-    node_unref(node);
-
-    scene = (struct scene){0};
-    add_gpu(&scene, "GPU-a", 0);
-    add_gpu(&scene, "GPU-b", GPU_UNHEALTHY);
-    hold_last(&scene, "process");
-    add_gpu(&scene, "GPU-c", 0);
-    add_pod(&scene, NULL, 0, 1, 0);
-    add_pod(&scene, "GPU-b", 300, 0, 0);
-    falls_into(&scene, ACCOUNT_HELD, 1700); /* what is left of GPU-b, and one of the others */
-    add_gpu(&scene, "GPU-a", 0);
-    hold_last(&scene, "env:pod-0");
-    add_pod(&scene, "GPU-a", 300, 0, 0);
-    falls_into(&scene, ACCOUNT_FREE, 700);
+    scene_add_gpu(scene, "GPU-a", 0)->mib = 500;
+    add_share(scene, "GPU-a", 300); /* with 600 MiB */
+    assert_part(scene_node(scene), 0, ACCOUNT_OVER, 700);
 }
 
-TEST(account__counts_charges_beyond_a_size_once)
+NODE_TEST(account__counts_unshared_gpus_as_held_whole)
 {
-    struct scene scene = {0};
+    scene_add_gpu(scene, "GPU-a", 0);
+    scene_add_gpu(scene, "GPU-b", GPU_UNHEALTHY);
+    scene_add_gpu(scene, "GPU-c", 0);
+    scene_add_gpu(scene, "GPU-d", 0);
+    add_share(scene, "GPU-a", 300);
+    add_adopted(scene, 2, 0);
+    const struct node *node = scene_node(scene);
+    assert_part(node, 0, ACCOUNT_USED, 300);
+    assert_part(node, 0, ACCOUNT_MIXED, 700);
+    assert_part(node, 1, ACCOUNT_UNHEALTHY, 1000);
+    assert_part(node, 2, ACCOUNT_HELD, 1000);
+    assert_part(node, 3, ACCOUNT_HELD, 1000);
+}
 
-    add_gpu(&scene, "GPU-a", 0);
-    add_pod(&scene, "GPU-a", 900, 0, 0);
-    add_pod(&scene, "GPU-a", 401, 0, 0);
-    add_pod(&scene, "GPU-z", 300, 0, 0); /* its size is not known */
-    struct node *node = node_of(&scene);
-    const struct gpu_account sum = sum_of(node);
+/* GPU-a is shared, so a sick one is the likelier. */
+NODE_TEST(account__counts_an_unhealthy_gpu_as_held_before_a_shared_one)
+{
+    scene_add_gpu(scene, "GPU-a", 0);
+    scene_add_gpu(scene, "GPU-b", GPU_UNHEALTHY);
+    scene_add_gpu(scene, "GPU-c", GPU_UNHEALTHY);
+    add_share(scene, "GPU-a", 300);
+    add_adopted(scene, 1, 0);
+    const struct node *node = scene_node(scene);
+    assert_part(node, 0, ACCOUNT_MIXED, 700);
+    assert_part(node, 1, ACCOUNT_HELD, 1000); /* the first of equals */
+    assert_part(node, 2, ACCOUNT_UNHEALTHY, 1000);
+}
+
+NODE_TEST(account__counts_only_the_named_gpu_as_held)
+{
+    scene_add_gpu(scene, "GPU-a", 0);
+    scene_hold(scene, scene_add_gpu(scene, "GPU-b", 0), "pod:pod-0");
+    add_adopted(scene, 1, 0);
+    const struct node *node = scene_node(scene);
+    assert_part(node, 0, ACCOUNT_FREE, 1000);
+    assert_part(node, 1, ACCOUNT_HELD, 1000);
+}
+
+NODE_TEST(account__counts_the_rest_of_a_named_gpu_and_another_as_held)
+{
+    scene_add_gpu(scene, "GPU-a", 0);
+    scene_hold(scene, scene_add_gpu(scene, "GPU-b", GPU_UNHEALTHY), "process");
+    scene_add_gpu(scene, "GPU-c", 0);
+    add_adopted(scene, 1, 0);
+    add_share(scene, "GPU-b", 300);
+    const struct node *node = scene_node(scene);
+    assert_part(node, 1, ACCOUNT_HELD, 700);
+    assert_int_equal(sum_of(node).milli[ACCOUNT_HELD], 1700);
+}
+
+NODE_TEST(account__ignores_a_holder_that_has_only_shares)
+{
+    scene_hold(scene, scene_add_gpu(scene, "GPU-a", 0), "env:pod-0");
+    add_share(scene, "GPU-a", 300);
+    assert_part(scene_node(scene), 0, ACCOUNT_FREE, 700);
+}
+
+NODE_TEST(account__counts_charges_beyond_a_size_once)
+{
+    scene_add_gpu(scene, "GPU-a", 0);
+    add_share(scene, "GPU-a", 900);
+    add_share(scene, "GPU-a", 401);
+    add_share(scene, "GPU-z", 300); /* of unknown size */
+    const struct gpu_account sum = sum_of(scene_node(scene));
     assert_int_equal(sum.total_milli, 1601);
     assert_int_equal(sum.beyond_milli, 601);
     assert_int_equal(sum.milli[ACCOUNT_USED], 1200);
     assert_int_equal(sum.milli[ACCOUNT_RESERVED], 401);
-    node_unref(node);
 }
 
 TEST(account_name__is_unique)
@@ -287,61 +195,57 @@ TEST(account_name__is_unique)
     }
 }
 
-/* --- any node whatever --- */
+/* --- any node --- */
+
+enum { WALK_GPUS = 6 };
 
 static uint64_t seed;
 
-static uint32_t draw(uint32_t below)
-{
-    seed = seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(seed >> 33) % below;
-}
-
 static bool one_in(uint32_t many)
 {
-    return draw(many) == 0;
+    return draw_below(&seed, many) == 0;
 }
 
-static void draw_gpus(struct scene *scene)
+static void draw_gpus(struct node_scene *scene)
 {
     static const char *const id[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-d", "n1/gpu-4", "n1/gpu-5"};
     static const unsigned flags[] = {
         0, 0, 0, 0, GPU_UNHEALTHY, GPU_CORDONED, GPU_DUPLICATE, GPU_ABSENT, GPU_CONTESTED};
-    const uint32_t gpus = draw(SCENE_GPUS + 1);
+    const uint32_t gpus = draw_below(&seed, WALK_GPUS + 1);
     const bool silent = one_in(8);
 
     for (uint32_t i = 0; i < gpus; i++) {
-        const unsigned first = flags[draw(ARRAY_LEN(flags))];
-        const unsigned second = one_in(4) ? flags[draw(ARRAY_LEN(flags))] : 0;
-        add_gpu(scene, id[i], first | second | (silent ? GPU_CORDONED : 0));
+        const unsigned first = flags[draw_below(&seed, ARRAY_LEN(flags))];
+        const unsigned second = one_in(4) ? flags[draw_below(&seed, ARRAY_LEN(flags))] : 0;
+        scene_add_gpu(scene, id[i], first | second | (silent ? GPU_CORDONED : 0));
         scene->gpu[i].mib = one_in(3) ? 0 : 1024;
         scene->gpu[i].milli = one_in(4) ? 500 : GPU_MILLI;
         if (scene->gpu[i].mib == 0 && i % 2 == 1)
-            hold_last(scene, i == 1 ? "pod:pod-3" : "process");
+            scene_hold(scene, &scene->gpu[i], i == 1 ? "pod:pod-3" : "process");
     }
-    scene->problem = silent ? PROBLEM_ANNOTATION : PROBLEM_NONE;
+    scene->build.problem = silent ? PROBLEM_ANNOTATION : PROBLEM_NONE;
 }
 
-static void draw_pods(struct scene *scene)
+static void draw_pods(struct node_scene *scene)
 {
     static const char *const id[] = {"GPU-a", "GPU-b", "GPU-c", "GPU-x", "n1/gpu-4", "n1/gpu-9"};
-    const uint32_t pods = one_in(16) ? SCENE_PODS - 2 : draw(8);
+    const uint32_t pods = one_in(16) ? SCENE_PODS - 2 : draw_below(&seed, 8);
 
     for (uint32_t i = 0; i < pods; i++) {
-        const uint32_t gpu = pods > 8 ? 0 : draw(ARRAY_LEN(id));
-        const uint32_t milli = pods > 8 ? 2 : 1 + draw(400);
-        add_pod(scene, id[gpu], milli, 0, 0);
+        const uint32_t gpu = pods > 8 ? 0 : draw_below(&seed, ARRAY_LEN(id));
+        const uint32_t milli = pods > 8 ? 2 : 1 + draw_below(&seed, 400);
+        add_share(scene, id[gpu], milli);
     }
     if (one_in(4))
-        add_pod(scene, NULL, 0, 1 + draw(SCENE_GPUS + 1), 0);
+        add_adopted(scene, 1 + draw_below(&seed, WALK_GPUS + 1), 0);
     if (one_in(6))
-        add_pod(scene, NULL, 0, 0, 1 + draw(2000));
-    scene->gone = one_in(12);
-    scene->plugin = one_in(8) ? PLUGIN_DOWN : PLUGIN_NONE;
-    scene->vouch = one_in(4) ? draw(VOUCHES) : VOUCH_NONE;
+        add_adopted(scene, 0, 1 + draw_below(&seed, 2000));
+    scene->build.gone = one_in(12);
+    scene->build.plugin.state = one_in(8) ? PLUGIN_DOWN : PLUGIN_NONE;
+    scene->build.vouch = one_in(4) ? draw_below(&seed, VOUCHES) : VOUCH_NONE;
 }
 
-static void draw_taints(struct scene *scene)
+static void draw_taints(struct node_scene *scene)
 {
     static const struct taint leaving = {"karpenter.sh/disrupted", "", EFFECT_NO_SCHEDULE};
     static const struct taint team = {"team", "a", EFFECT_NO_EXECUTE};
@@ -349,11 +253,13 @@ static void draw_taints(struct scene *scene)
         .unschedulable = one_in(3),
         .not_ready = one_in(3),
         .unreadable = one_in(3),
-        .taints = draw(2),
+        .taints = draw_below(&seed, 2),
         .taint = one_in(2) ? &leaving : &team,
     };
+    const struct taints *taints = one_in(2) ? taints_new(&drawn) : NULL;
 
-    scene->taints = one_in(2) ? taints_new(&drawn) : NULL;
+    scene->build.taints = taints;
+    scene->build.unusable = taints_close(taints != NULL ? &taints->facts : NULL, NULL);
 }
 
 /* One GPU: it lies in used, in reserved, and what is left of it in one part only. */
@@ -384,17 +290,18 @@ TEST(account__adds_up_on_every_node)
     seed = given != NULL ? strtoull(given, NULL, 10) : 42;
     print_message("ACCOUNT_SEED=%llu\n", (unsigned long long)seed);
     for (int i = 0; i < steps; i++) {
-        struct scene scene = {0};
-        draw_gpus(&scene);
-        draw_pods(&scene);
-        draw_taints(&scene);
-        struct node *node = node_of(&scene);
+        struct node_scene *scene = node_scene_new();
+        draw_gpus(scene);
+        draw_pods(scene);
+        draw_taints(scene);
+        const struct node *node = scene_node(scene);
         for (uint32_t gpu = 0; gpu < node->gpus; gpu++)
             adds_up(node, &node->gpu[gpu], seen);
         assert_int_equal(sum_of(node).milli[ACCOUNT_FREE],
                          node->unusable.why == USABLE ? node->free_milli : 0);
         assert_true(node->held_gpus + node->notes > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
-        node_unref(node);
+        taints_unref(scene->build.taints);
+        node_scene_free(scene);
     }
     for (uint32_t part = 0; part < ACCOUNT_PARTS; part++)
         if (seen[part] == 0)

@@ -5,11 +5,10 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/place/place.h"
 
-#include "support/atoms.h"
 #include "support/draw.h"
+#include "support/node_scene.h"
 #include "support/place_oracle.h"
 #include "support/placements.h"
-#include "support/test.h"
 #include "support/valid.h"
 #include "support/walk.h"
 
@@ -985,47 +984,24 @@ TEST(place_evaluate__bounds_the_steps_of_the_worst_case)
  * Rooms of nodes
  */
 
-static struct node *two_gpus(const struct allocation *const *allocation, uint32_t allocations)
+static void add_two_gpus(struct node_scene *scene)
 {
-    const struct gpu gpu[] = {
-        {.id = atom("GPU-a"), .model = atom("A100"), .milli = 1000, .mib = 81920, .index = 0},
-        {.id = atom("GPU-b"), .model = atom("A100"), .milli = 1000, .mib = 81920, .index = 1}};
-    const struct node_build build = {.name = atom("n1"),
-                                     .uid = atom("u"),
-                                     .problem_text = atom(""),
-                                     .gpus = 2,
-                                     .gpu = gpu,
-                                     .allocations = allocations,
-                                     .allocation = allocation};
-    return node_new(&build);
+    scene_add_gpu(scene, "GPU-a", 0);
+    scene_add_gpu(scene, "GPU-b", 0);
 }
 
-static const struct allocation *pod(const char *uid, const char *gpu, uint32_t milli)
+NODE_TEST(room__is_the_free_capacity_of_a_node)
 {
-    const struct share share = {
-        .container = "c", .gpu = atom(gpu), .milli = milli, .mib = milli * 80};
-    const struct allocation_facts facts = {.uid = uid,
-                                           .namespace = "default",
-                                           .name = uid,
-                                           .node = atom("n1"),
-                                           .state = STATE_BOUND,
-                                           .origin = ORIGIN_ADOPTED,
-                                           .shares = 1,
-                                           .share = &share};
-    return allocation_new(&facts);
-}
-
-TEST(room__is_the_free_capacity_of_a_node)
-{
-    const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-lost", 400)};
-    struct node *node = two_gpus(pods, 2);
     struct room room;
-    room_of(node, &room);
+    add_two_gpus(scene);
+    scene_bind(scene, "a", "GPU-a", 300);
+    scene_bind(scene, "b", "GPU-lost", 400);
+    room_of(scene_node(scene), &room);
     assert_int_equal(room.gpus, 3);
     assert_int_equal(room.closed, REASON_NONE);
     assert_int_equal(room.free_milli, 1700);
     assert_int_equal(room.gpu[0].free_milli, 700);
-    assert_int_equal(room.gpu[0].free_mib, 81920 - 24000);
+    assert_int_equal(room.gpu[0].free_mib, SCENE_MIB - 600);
     assert_int_equal(room.gpu[2].closed, REASON_ABSENT);
 
     room_take(&room, 0, 200);
@@ -1036,43 +1012,40 @@ TEST(room__is_the_free_capacity_of_a_node)
     assert_int_equal(room.free_milli, 1000);
     room_take(&room, 2, 100);
     assert_int_equal(room.free_milli, 1000);
-    node_unref(node);
-    allocation_unref(pods[0]);
-    allocation_unref(pods[1]);
 }
 
-TEST(room__leaves_out_absent_gpus_beyond_the_limit)
+NODE_TEST(room__leaves_out_absent_gpus_beyond_the_limit)
 {
-    const struct allocation *pods[GPUS_PER_NODE_MAX];
+    struct room room;
+    add_two_gpus(scene);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         char word[16];
         (void)snprintf(word, sizeof word, "lost-%02u", i);
-        pods[i] = pod(word, word, 300);
+        scene_bind(scene, word, word, 300);
     }
-    struct node *node = two_gpus(pods, GPUS_PER_NODE_MAX);
-    struct room room;
+    const struct node *node = scene_node(scene);
     assert_int_equal(node->gpus, GPUS_PER_NODE_MAX + 2);
     room_of(node, &room);
     assert_int_equal(room.gpus, GPUS_PER_NODE_MAX);
     assert_int_equal(room.gpu[0].free_milli, 1000);
     assert_int_equal(room.gpu[1].closed, REASON_NONE);
-    node_unref(node);
-    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
-        allocation_unref(pods[i]);
 }
 
-TEST(room_without__equals_the_room_without_these_pods)
+NODE_TEST(room_without__equals_the_room_without_these_pods)
 {
-    const struct allocation *pods[] = {pod("a", "GPU-a", 300), pod("b", "GPU-a", 800),
-                                       pod("c", "GPU-b", 400)};
-    struct node *node = two_gpus(pods, 3);
+    static const struct text both[] = {TEXT("b"), TEXT("nobody"), TEXT("c"), TEXT("b")};
     struct room room;
+    add_two_gpus(scene);
+    const struct node *empty = scene_node(scene);
+    scene_bind(scene, "a", "GPU-a", 300);
+    scene_bind(scene, "b", "GPU-a", 800);
+    scene_bind(scene, "c", "GPU-b", 400);
+    const struct node *node = scene_node(scene);
     room_of(node, &room);
     assert_int_equal(room.gpu[0].closed, REASON_ROOM); /* over */
     assert_int_equal(room.gpu[0].free_milli, 0);
     assert_int_equal(room.gpu[0].free_mib, 0);
 
-    const struct text both[] = {TEXT("b"), TEXT("nobody"), TEXT("c"), TEXT("b")};
     room_without(node, both, 4, &room);
     assert_int_equal(room.gpu[0].closed, REASON_NONE);
     assert_int_equal(room.gpu[0].free_milli, 700);
@@ -1080,25 +1053,21 @@ TEST(room_without__equals_the_room_without_these_pods)
     assert_int_equal(room.free_milli, 1700);
     room_without(node, NULL, 0, &room);
     assert_int_equal(room.free_milli, 600);
-    struct node *empty = two_gpus(NULL, 0);
     room_without(empty, both, 4, &room);
     assert_int_equal(room.free_milli, 2000);
-    node_unref(empty);
     node_assert_valid(node); /* the node itself stays as it is */
-    node_unref(node);
-    for (int i = 0; i < 3; i++)
-        allocation_unref(pods[i]);
 }
 
-TEST(place_shares__sets_the_memory_of_each_share)
+NODE_TEST(place_shares__sets_the_memory_of_each_share)
 {
     struct want want[] = {{.container = "x", .kind = CONTAINER_INIT, .parts = 2, .milli = 333},
                           {.container = "y", .parts = 1, .milli = 500}};
     struct request request = {.wants = 2, .want = want};
-    struct node *node = two_gpus(NULL, 0);
     struct room room;
     struct placement placement;
     struct share share[3];
+    add_two_gpus(scene);
+    const struct node *node = scene_node(scene);
     room_of(node, &room);
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
     assert_int_equal(placement.parts, 3);
@@ -1108,12 +1077,11 @@ TEST(place_shares__sets_the_memory_of_each_share)
     assert_ptr_equal(share[0].gpu, atom("GPU-a"));
     assert_ptr_equal(share[1].gpu, atom("GPU-b"));
     assert_int_equal(share[1].order, 0);
-    assert_int_equal(share[1].mib, 81920 * 333 / 1000);
+    assert_int_equal(share[1].mib, 666);
     assert_string_equal(share[2].container, "y");
     assert_int_equal(share[2].order, 1);
     assert_ptr_equal(share[2].gpu, atom("GPU-a"));
-    assert_int_equal(share[2].mib, 40960);
-    node_unref(node);
+    assert_int_equal(share[2].mib, 1000);
 }
 
 TEST_GROUP(atoms_set_up, atoms_tear_down)
