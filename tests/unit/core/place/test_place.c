@@ -579,37 +579,39 @@ static bool count_to_three(void *user, const struct placement *placement)
     return ++*(uint32_t *)user < 3;
 }
 
-static struct gpu_room whole_gpu(void)
-{
-    return (struct gpu_room){
-        .milli = GPU_MILLI,
-        .mib = 81920,
-        .free_milli = GPU_MILLI,
-        .free_mib = 81920,
-        .model = atom("A100-SXM4-80GB"),
-    };
-}
-
 static void set_room(struct room *room, uint32_t gpus)
 {
     room->closed = REASON_NONE;
     room->gpus = gpus;
     room->free_milli = gpus * GPU_MILLI;
     for (uint32_t i = 0; i < gpus; i++)
-        room->gpu[i] = whole_gpu();
+        room->gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
+                                         .mib = 81920,
+                                         .free_milli = GPU_MILLI,
+                                         .free_mib = 81920,
+                                         .model = atom("A100-SXM4-80GB")};
+}
+
+/* Containers of as many parts, each larger than the one before by step_milli; whole GPUs. */
+static void start(struct setting *setting, uint32_t gpus, uint32_t wants, uint32_t parts,
+                  uint32_t milli, uint32_t step_milli)
+{
+    *setting = (struct setting){.request = {.wants = wants, .want = setting->want}};
+    set_room(&setting->room, gpus);
+    for (uint32_t w = 0; w < wants; w++)
+        setting->want[w] =
+            (struct want){.container = "c", .parts = parts, .milli = milli + w * step_milli};
 }
 
 /* Also where its GPUs are not looked at. */
 TEST(place_weigh_node__returns_the_reason_of_a_closed_node)
 {
     static const enum reason reasons[] = {REASON_MIXED, REASON_PLUGIN, REASON_AGENT, REASON_NONE};
-    struct want want = {.container = "c", .parts = 1, .milli = 300};
-    const struct request request = {.wants = 1, .want = &want};
-    struct room room;
-    set_room(&room, 1);
+    struct setting setting;
+    start(&setting, 1, 1, 1, 300, 0);
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++) {
-        room.closed = reasons[i];
-        assert_int_equal(place_weigh_node(&room, &request, 1), reasons[i]);
+        setting.room.closed = reasons[i];
+        assert_int_equal(place_weigh_node(&setting.room, &setting.request, 1), reasons[i]);
     }
 }
 
@@ -637,13 +639,13 @@ TEST(place_search__finds_the_only_open_gpu_of_the_largest_node)
 TEST(refusal__calls_a_gpu_of_unknown_size_absent)
 {
     const char *glob[] = {"A100*"};
-    struct want want = {.container = "c", .parts = 1, .milli = 300};
-    struct request request = {.wants = 1, .want = &want, .models = 1, .model = glob};
-    struct room room;
+    struct setting setting;
     struct placement placement;
-    set_room(&room, 1);
-    room.gpu[0] = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
-    assert_int_equal(place_search(&room, &request, &placement), REASON_ABSENT);
+    start(&setting, 1, 1, 1, 300, 0);
+    setting.request.models = 1;
+    setting.request.model = glob;
+    setting.room.gpu[0] = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
+    assert_int_equal(place_search(&setting.room, &setting.request, &placement), REASON_ABSENT);
 }
 
 /* However it was found, the result is a valid placement and its numbers are right. */
@@ -682,6 +684,13 @@ static void check_written(const struct setting *setting, const struct placement 
     assert_int_equal(found->left_milli, left);
 }
 
+/* A valid placement is found in so many steps. */
+static void find_in(const struct setting *setting, uint32_t steps, struct placement *out)
+{
+    assert_int_equal(search_with(setting, steps, out), REASON_NONE);
+    check_written(setting, out);
+}
+
 TEST(place_search__returns_valid_placements_for_many_wants)
 {
     uint64_t seed = first_seed();
@@ -711,15 +720,12 @@ TEST(place_search__returns_valid_placements_for_many_wants)
 
 TEST(place_search__treats_equal_wants_as_one_row)
 {
-    struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
+    struct setting setting;
     struct placement found;
-    set_room(&setting.room, 8);
-    for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
-        setting.want[w] = (struct want){.container = "c", .parts = 4, .milli = 15};
+    start(&setting, 8, CONTAINERS_MAX, 4, 15, 0);
     for (uint32_t i = 0; i < 8; i++)
         setting.room.gpu[i].free_milli = 967 - i; /* 64 parts fit on each, not 65 */
-    assert_int_equal(search_with(&setting, PLACE_STEPS_MAX, &found), REASON_NONE);
-    check_written(&setting, &found);
+    find_in(&setting, PLACE_STEPS_MAX, &found);
     setting.want[7].milli = 16; /* no longer equal; 15 x 508 + 16 x 4 is 4 too many */
     for (uint32_t i = 0; i < 8; i++)
         setting.room.gpu[i].free_milli = 960;
@@ -728,51 +734,44 @@ TEST(place_search__treats_equal_wants_as_one_row)
 
 TEST(place_each__stops_at_the_step_limit_or_by_its_callback)
 {
-    struct setting setting = {.request = {.wants = 5, .want = setting.want}};
+    struct setting setting;
     struct plan plan;
-    uint32_t told = 0;
-    set_room(&setting.room, 8);
-    for (uint32_t w = 0; w < 5; w++)
-        setting.want[w] = (struct want){.container = "c", .parts = 1, .milli = 100 + w};
+    uint32_t reported = 0;
+    start(&setting, 8, 5, 1, 100, 1);
     plan_init(&plan, &setting.request, NULL);
-    assert_int_equal(place_each(&plan, &setting.room, 10000, &told, count_to_three), PLACE_STOPPED);
-    assert_int_equal(told, 3);
+    assert_int_equal(place_each(&plan, &setting.room, 10000, &reported, count_to_three),
+                     PLACE_STOPPED);
+    assert_int_equal(reported, 3);
     /* Each row costs as many steps as there are slots, and each cell one. */
     assert_in_range(plan.walked, 5 * 8 + 5 * 8 + 1, 200);
-    assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three),
+    assert_int_equal(place_each(&plan, &setting.room, 10, &reported, count_to_three),
                      PLACE_OUT_OF_STEPS);
     assert_int_equal(plan.walked, 10);
-    assert_int_equal(told, 3);
+    assert_int_equal(reported, 3);
     setting.room.closed = REASON_MIXED; /* no placement is possible */
-    assert_int_equal(place_each(&plan, &setting.room, 10, &told, count_to_three), PLACE_ALL);
+    assert_int_equal(place_each(&plan, &setting.room, 10, &reported, count_to_three), PLACE_ALL);
     assert_int_equal(plan.walked, 0);
     /* 26 rows on 40 GPUs are too many to walk. */
-    setting.request.wants = 26;
-    set_room(&setting.room, 40);
-    for (uint32_t w = 0; w < 26; w++)
-        setting.want[w] = (struct want){.container = "c", .parts = 1, .milli = 100 + w};
+    start(&setting, 40, 26, 1, 100, 1);
     plan_init(&plan, &setting.request, NULL);
-    assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, count_to_three),
+    assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &reported, count_to_three),
                      PLACE_OUT_OF_STEPS);
     setting.room.gpus = 39;
-    assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &told, count_to_three),
+    assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &reported, count_to_three),
                      PLACE_STOPPED);
 }
 
 /* 120 different containers: the cheapest layout is found at once, the first of its cost is not. */
 TEST(place_any__is_exact_where_place_find_is_not)
 {
-    static struct want want[120];
-    struct setting setting = {.request = {.wants = ARRAY_LEN(want), .want = want}};
+    struct setting setting;
     struct placement first;
     struct placement any;
     struct rank rank;
     struct plan plan;
-    set_room(&setting.room, 8);
+    start(&setting, 8, 120, 1, 2, 1);
     for (uint32_t i = 0; i < 8; i++)
         setting.room.gpu[i].free_milli = 990 - 41 * i % 90;
-    for (uint32_t w = 0; w < ARRAY_LEN(want); w++)
-        want[w] = (struct want){.container = "c", .parts = 1, .milli = 2 + w};
     plan_init(&plan, &setting.request, NULL);
     assert_int_equal(place_find(&plan, &setting.room, &rank, &first), REASON_NONE);
     assert_int_equal(place_any(&plan, &setting.room, &rank, &any), REASON_NONE);
@@ -780,7 +779,7 @@ TEST(place_any__is_exact_where_place_find_is_not)
     assert_true(any.exact);
     assert_true(rank.exact);
     assert_int_equal(any.left_milli, first.left_milli);
-    assert_int_equal(any.parts, ARRAY_LEN(want));
+    assert_int_equal(any.parts, 120);
 }
 
 TEST(plan__sorts_wants_into_rows)
@@ -819,13 +818,13 @@ TEST(plan__sorts_wants_into_rows)
 
 TEST(plan__matches_models_beyond_its_cache)
 {
-    struct setting setting = {.request = {.wants = 1, .want = setting.want, .models = 1}};
+    struct setting setting;
     struct plan plan;
     struct rank rank;
+    start(&setting, 1, 1, 1, 100, 0);
     setting.model[0] = "*7";
     setting.request.model = setting.model;
-    setting.want[0] = (struct want){.container = "c", .parts = 1, .milli = 100};
-    set_room(&setting.room, 1);
+    setting.request.models = 1;
     plan_init(&plan, &setting.request, NULL);
     for (uint32_t i = 0; i < 3 * PLAN_MODELS; i++) { /* more models than are remembered */
         char model[16];
@@ -839,10 +838,7 @@ TEST(plan__matches_models_beyond_its_cache)
 /* Nine small wants, so that the search is greedy; the tests change what matters to them. */
 static void start_nine(struct setting *setting, uint32_t gpus)
 {
-    *setting = (struct setting){.request = {.wants = 9, .want = setting->want}};
-    set_room(&setting->room, gpus);
-    for (uint32_t w = 0; w < 9; w++)
-        setting->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
+    start(setting, gpus, 9, 1, 1, 0);
 }
 
 /* Where the first part of a want went. */
@@ -863,8 +859,7 @@ TEST(greedy_search__stays_on_the_tightest_gpu)
     setting.room.gpu[0].free_milli = 900;
     setting.room.gpu[1].free_milli = 500;
     setting.room.gpu[2].free_milli = 700;
-    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
-    check_written(&setting, &found);
+    find_in(&setting, 0, &found);
     for (uint32_t w = 0; w < 9; w++)
         assert_int_equal(place_of(&found, w), 1);
 
@@ -872,8 +867,7 @@ TEST(greedy_search__stays_on_the_tightest_gpu)
     setting.want[0].parts = 2; /* on 1 and 2 */
     setting.room.gpu[1].free_milli = 700;
     setting.room.gpu[2].free_milli = 500;
-    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
-    check_written(&setting, &found);
+    find_in(&setting, 0, &found);
     assert_int_equal(place_of(&found, 0), 1);
     for (uint32_t w = 1; w < 9; w++)
         assert_int_equal(place_of(&found, w), 1);
@@ -884,9 +878,8 @@ TEST(greedy_search__counts_a_gpu_with_one_milli_taken_as_used)
     struct setting setting;
     struct placement found;
     start_nine(&setting, 9);
-    setting.want[0].parts = 9; /* on each; the others stay together */
-    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
-    check_written(&setting, &found); /* also checks the sum of what is left */
+    setting.want[0].parts = 9;    /* on each; the others stay together */
+    find_in(&setting, 0, &found); /* also checks the sum of what is left */
 }
 
 TEST(greedy_search__puts_an_init_container_at_no_extra_cost)
@@ -920,24 +913,19 @@ TEST(greedy_search__places_equal_wants_in_the_order_of_the_pod)
     setting.room.gpu[0].free_milli = 100;
     setting.room.gpu[1].free_milli = 200;
     setting.room.gpu[2].free_milli = 50;
-    assert_int_equal(search_with(&setting, 0, &found), REASON_NONE);
-    check_written(&setting, &found);
+    find_in(&setting, 0, &found);
     assert_int_equal(place_of(&found, 3), 0);
     assert_int_equal(place_of(&found, 4), 1);
 }
 
 TEST(place_search__places_the_largest_pod)
 {
-    struct setting setting = {.request = {.wants = CONTAINERS_MAX, .want = setting.want}};
+    struct setting setting;
     struct placement found;
-    set_room(&setting.room, GPUS_PER_NODE_MAX);
-    for (uint32_t w = 0; w < CONTAINERS_MAX; w++)
-        setting.want[w] =
-            (struct want){.container = "c", .parts = PARTS_MAX / CONTAINERS_MAX, .milli = 125};
-    assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_NONE);
+    start(&setting, GPUS_PER_NODE_MAX, CONTAINERS_MAX, PARTS_MAX / CONTAINERS_MAX, 125, 0);
+    find_in(&setting, PLACE_STEPS_MAX, &found);
     assert_int_equal(found.parts, PARTS_MAX);
     assert_int_equal(found.left_milli, 0);
-    check_written(&setting, &found);
     setting.want[0].milli = 126;
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
 }
@@ -959,16 +947,13 @@ TEST(place_evaluate__bounds_the_steps_of_the_worst_case)
     uint32_t most = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(worst); i++) {
-        struct setting setting = {.request = {.wants = worst[i].wants, .want = setting.want}};
+        struct setting setting;
         struct plan plan;
         struct rank rank;
-        set_room(&setting.room, GPUS_PER_NODE_MAX);
+        start(&setting, GPUS_PER_NODE_MAX, worst[i].wants, worst[i].parts, worst[i].milli,
+              worst[i].step);
         for (uint32_t g = 0; g < GPUS_PER_NODE_MAX; g++)
             setting.room.gpu[g].free_milli = 600 + 6 * g; /* all different, all roomy */
-        for (uint32_t w = 0; w < worst[i].wants; w++)
-            setting.want[w] = (struct want){.container = "c",
-                                            .parts = worst[i].parts,
-                                            .milli = worst[i].milli + w * worst[i].step};
         plan_init(&plan, &setting.request, NULL);
         const enum reason why = place_evaluate(&plan, &setting.room, &rank);
         assert_true(why == REASON_NONE || why == REASON_ROOM || why == REASON_UNSEARCHED);
