@@ -1,5 +1,6 @@
 #include "support/draw.h"
 
+#include "core/rank/policy_internal.h"
 #include "support/atoms.h"
 
 uint32_t draw_below(uint64_t *seed, uint32_t below)
@@ -104,4 +105,13 @@ bool gpu_may_serve(const struct gpu_room *gpu, const struct workload_class *clas
     return class->milli <= gpu->milli &&
            (uint64_t)gpu->mib * class->milli / gpu->milli >= class->share_mib &&
            request_takes_model(&request, atom_text(gpu->model));
+}
+
+void measure_room(const struct room *room, const struct workload *workload, struct remaining *out)
+{
+    static struct kinds kinds;
+
+    kinds_done(&kinds);
+    kinds_init(&kinds, workload);
+    remaining_of(room, &kinds, out);
 }

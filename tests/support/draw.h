@@ -22,4 +22,8 @@ void draw_room_of(uint64_t *seed, uint32_t gpus, struct room *out);
 /* What a part of this class needs, asked of the GPU itself. */
 bool gpu_may_serve(const struct gpu_room *gpu, const struct workload_class *class);
 
+/* remaining_of() with kinds of this workload, which last until the next call. */
+struct remaining;
+void measure_room(const struct room *room, const struct workload *workload, struct remaining *out);
+
 #endif

@@ -40,6 +40,12 @@ static struct allocation_facts facts_of(const struct share *shares, uint32_t cou
     };
 }
 
+static const struct allocation *allocation_of(const struct share *shares, uint32_t count)
+{
+    const struct allocation_facts facts = facts_of(shares, count);
+    return allocation_new(&facts);
+}
+
 TEST(charge__is_the_peak_over_the_life_of_the_pod)
 {
 #define A CONTAINER_APP
@@ -74,8 +80,7 @@ TEST(charge__is_the_peak_over_the_life_of_the_pod)
         for (; count < 6 && step[i].life[count].milli > 0; count++)
             shares[count] = share_of(step[i].life[count].kind, (uint16_t)count, "GPU-a",
                                      step[i].life[count].milli);
-        const struct allocation_facts facts = facts_of(shares, count);
-        const struct allocation *made = allocation_new(&facts);
+        const struct allocation *made = allocation_of(shares, count);
         assert_null(allocation_unsound(made));
         assert_int_equal(made->charges, 1);
         assert_int_equal(made->charge[0].milli, step[i].peak);
@@ -91,8 +96,7 @@ TEST(charge__peaks_in_milli_and_mib_separately)
                              share_of(CONTAINER_APP, 1, "GPU-a", 600)};
     shares[0].mib = 100;
     shares[1].mib = 900;
-    const struct allocation_facts facts = facts_of(shares, 2);
-    const struct allocation *made = allocation_new(&facts);
+    const struct allocation *made = allocation_of(shares, 2);
     assert_int_equal(made->charge[0].milli, 700);
     assert_int_equal(made->charge[0].mib, 900);
     allocation_unref(made);
@@ -102,8 +106,7 @@ TEST(charge__is_one_for_each_gpu)
 {
     const struct share shares[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300),
                                    share("b", 1, "GPU-b", 200), share("b", 1, "GPU-a", 100)};
-    const struct allocation_facts facts = facts_of(shares, 4);
-    const struct allocation *made = allocation_new(&facts);
+    const struct allocation *made = allocation_of(shares, 4);
     assert_int_equal(made->charges, 2);
     assert_ptr_equal(made->charge[0].gpu, atom("GPU-b"));
     assert_int_equal(made->charge[0].milli, 500);
@@ -119,8 +122,7 @@ TEST(allocation__sorts_shares_by_start_order)
     const struct share shares[] = {share_of(CONTAINER_APP, 2, "GPU-a", 100),
                                    share_of(CONTAINER_INIT, 1, "GPU-a", 500),
                                    share_of(CONTAINER_SIDECAR, 0, "GPU-a", 200)};
-    const struct allocation_facts facts = facts_of(shares, 3);
-    const struct allocation *made = allocation_new(&facts);
+    const struct allocation *made = allocation_of(shares, 3);
     assert_null(allocation_unsound(made));
     assert_string_equal(made->facts.share[0].container, "c0");
     assert_string_equal(made->facts.share[2].container, "c2");
@@ -151,8 +153,7 @@ TEST(allocation__copies_its_facts)
 TEST(allocation__is_freed_by_the_last_unref)
 {
     const struct share shares[] = {share("a", 0, "GPU-a", 300)};
-    const struct allocation_facts facts = facts_of(shares, 1);
-    const struct allocation *made = allocation_new(&facts);
+    const struct allocation *made = allocation_of(shares, 1);
     assert_ptr_equal(allocation_ref(made), made);
     allocation_unref(made);
     assert_null(allocation_unsound(made)); /* still there */
@@ -236,9 +237,8 @@ TEST(allocation__defaults_asked_to_the_size_of_the_share)
                              share("c", 2, "GPU-a", 300)};
     shares[1].asked = 1; /* as little as anybody can ask for */
     shares[2].asked = 300;
-    const struct allocation_facts facts = facts_of(shares, 3);
-    assert_null(allocation_fault(&facts));
-    const struct allocation *made = allocation_new(&facts);
+    const struct allocation *made = allocation_of(shares, 3);
+    assert_null(allocation_unsound(made));
     assert_int_equal(made->facts.share[0].asked, 300);
     assert_int_equal(made->facts.share[1].asked, 1);
     assert_int_equal(made->facts.share[2].asked, 300);
@@ -254,9 +254,7 @@ TEST(allocation__accepts_parts_max_shares)
         (void)snprintf(container[i], sizeof container[i], "c%u", i);
         shares[i] = share(container[i], (uint16_t)i, "GPU-a", 1);
     }
-    const struct allocation_facts facts = facts_of(shares, PARTS_MAX);
-    assert_null(allocation_fault(&facts));
-    const struct allocation *made = allocation_new(&facts);
+    const struct allocation *made = allocation_of(shares, PARTS_MAX);
     assert_null(allocation_unsound(made));
     assert_int_equal(allocation_milli(made), PARTS_MAX);
     allocation_unref(made);

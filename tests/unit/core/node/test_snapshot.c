@@ -24,20 +24,40 @@ static const struct allocation *snapshot_find(const struct snapshot *snapshot, s
 static const struct core_gpu two_a100[] = {{.id = NULL, .index = 0, .mib = 81920},
                                            {.id = NULL, .index = 1, .mib = 81920}};
 
-static const struct snapshot *publish(struct core_fixture *core)
+static const struct snapshot *published[128]; /* by the test that runs */
+static uint32_t n_published;
+
+static const struct snapshot *publish_without(struct core_fixture *core,
+                                              const struct change *const *held, uint32_t n_held)
 {
-    return ledger_publish(core->ledger, NULL, 0);
+    assert_true(n_published < ARRAY_LEN(published));
+    published[n_published] = ledger_publish(core->ledger, held, n_held);
+    return published[n_published++];
 }
 
-enum { AHEAD_OF_ALL = 40 };
+static const struct snapshot *publish(struct core_fixture *core)
+{
+    return publish_without(core, NULL, 0);
+}
+
+static int tear_down(void **state)
+{
+    while (n_published > 0)
+        snapshot_unref(published[--n_published]);
+    return core_tear_down(state);
+}
+
+#define SNAPSHOT_TEST(name) TEST_WITH(name, struct core_fixture *core, core_set_up, tear_down)
+
+static const char *name_of(struct core_fixture *core, uint32_t node)
+{
+    return arena_printf(&core->arena, "node-%u", node);
+}
 
 static void add_nodes_from(struct core_fixture *core, uint32_t first, uint32_t count)
 {
-    char name[32];
-    for (uint32_t i = first; i < count; i++) {
-        (void)snprintf(name, sizeof name, "node-%u", i);
-        core_show_quickly(core, name, two_a100, 2);
-    }
+    for (uint32_t i = first; i < count; i++)
+        core_show_quickly(core, name_of(core, i), two_a100, 2);
 }
 
 static void add_nodes(struct core_fixture *core, uint32_t count)
@@ -45,110 +65,112 @@ static void add_nodes(struct core_fixture *core, uint32_t count)
     add_nodes_from(core, 0, count);
 }
 
-CORE_TEST(snapshot__is_empty_for_an_empty_ledger)
+static void remove_node(struct core_fixture *core, const char *name)
+{
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .at_ms = core->now_ms, .node = name};
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+}
+
+static const struct node *shown(const struct snapshot *snapshot, const char *name)
+{
+    return snapshot_node(snapshot, text_of(name));
+}
+
+SNAPSHOT_TEST(snapshot__is_empty_for_an_empty_ledger)
 {
     const struct snapshot *snapshot = publish(core);
     uint32_t at = 0;
     assert_int_equal(snapshot->nodes, 0);
     assert_null(snapshot_next(snapshot, &at));
-    assert_null(snapshot_node(snapshot, TEXT("n1")));
-    assert_null(snapshot_node(snapshot, TEXT("")));
+    assert_null(shown(snapshot, "n1"));
+    assert_null(shown(snapshot, ""));
     assert_null(snapshot_open(snapshot, TEXT("a")));
     assert_null(snapshot_find(snapshot, TEXT("a")));
     snapshot_unref(snapshot_ref(snapshot));
-    snapshot_unref(snapshot);
     snapshot_unref(NULL);
 }
 
-CORE_TEST(snapshot_node__finds_every_node_over_many_pages)
+SNAPSHOT_TEST(snapshot_node__finds_every_node_over_many_pages)
 {
-    char name[32];
     add_nodes(core, BOOK_NODES + 5);
     const struct snapshot *snapshot = publish(core);
     assert_int_equal(snapshot->nodes, BOOK_NODES + 5);
     assert_int_equal(snapshot->books, 2);
     for (uint32_t i = 0; i < snapshot->nodes; i++) {
-        const struct text text = {name, (size_t)snprintf(name, sizeof name, "node-%u", i)};
-        assert_string_equal(snapshot_node(snapshot, text)->name->text, name);
+        const char *name = name_of(core, i);
+        assert_string_equal(shown(snapshot, name)->name->text, name);
     }
-    assert_null(snapshot_node(snapshot, TEXT("node-")));
-    assert_null(snapshot_node(snapshot, TEXT("node-9999")));
+    assert_null(shown(snapshot, "node-"));
+    assert_null(shown(snapshot, "node-9999"));
     uint32_t at = 0;
     uint32_t seen = 0;
     while (snapshot_next(snapshot, &at) != NULL)
         seen++;
     assert_int_equal(seen, snapshot->nodes);
-    snapshot_unref(snapshot);
 }
 
-static void assert_found_alike(const struct snapshot *snapshot, uint32_t count,
-                               const struct text *name, const uint32_t *hash)
+enum { ASKED_MAX = 150 };
+
+struct asked {
+    struct text name[ASKED_MAX];
+    uint32_t hash[ASKED_MAX];
+    const struct node *node[ASKED_MAX];
+    uint32_t slot[ASKED_MAX];
+};
+
+static void add_name(struct core_fixture *core, struct asked *asked, uint32_t at, uint32_t node)
 {
-    const struct node *node[256];
-    uint32_t slot[256];
-    assert_true(count <= ARRAY_LEN(node));
-    snapshot_nodes(snapshot, count, name, hash, node, slot);
+    asked->name[at] = text_of(name_of(core, node));
+    asked->hash[at] = text_hash(asked->name[at]);
+}
+
+static void assert_found_alike(const struct snapshot *snapshot, uint32_t count, struct asked *asked)
+{
+    snapshot_nodes(snapshot, count, asked->name, asked->hash, asked->node, asked->slot);
     for (uint32_t i = 0; i < count; i++) {
-        assert_ptr_equal(node[i], snapshot_node(snapshot, name[i]));
-        if (node[i] != NULL)
-            assert_ptr_equal(node[i], slot_node(snapshot->book, slot[i]));
+        assert_ptr_equal(asked->node[i], snapshot_node(snapshot, asked->name[i]));
+        if (asked->node[i] != NULL)
+            assert_ptr_equal(asked->node[i], slot_node(snapshot->book, asked->slot[i]));
         else
-            assert_int_equal(slot[i], SNAPSHOT_NO_SLOT);
+            assert_int_equal(asked->slot[i], SNAPSHOT_NO_SLOT);
     }
 }
 
-CORE_TEST(snapshot_nodes__agrees_with_single_lookups)
+SNAPSHOT_TEST(snapshot_nodes__agrees_with_single_lookups)
 {
-    enum { ASKED = 150 };
-    char bytes[ASKED][32];
-    struct text name[ASKED];
-    uint32_t hash[ASKED];
+    struct asked asked;
     uint32_t known = 0;
     add_nodes(core, 100);
-    assert_int_equal(core_do(core, &(struct command){.kind = COMMAND_NODE_GONE,
-                                                     .at_ms = core->now_ms,
-                                                     .node = "node-3"}),
-                     VERDICT_OK);
+    remove_node(core, "node-3");
     const struct snapshot *snapshot = publish(core);
-    for (uint32_t i = 0; i < ASKED; i++) { /* some twice, some that are not there */
-        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i * 7 % 130);
-        name[i] = (struct text){bytes[i], (size_t)len};
-        hash[i] = text_hash(name[i]);
-    }
-    for (uint32_t count = 0; count <= ASKED; count++)
-        assert_found_alike(snapshot, count, name, hash);
-    for (uint32_t i = 0; i < ASKED; i++)
-        known += snapshot_node(snapshot, name[i]) != NULL;
-    assert_in_range(known, 100, ASKED - 1);
-    snapshot_unref(snapshot);
+    for (uint32_t i = 0; i < ASKED_MAX; i++) /* some twice, some that do not exist */
+        add_name(core, &asked, i, i * 7 % 130);
+    for (uint32_t count = 0; count <= ASKED_MAX; count++)
+        assert_found_alike(snapshot, count, &asked);
+    for (uint32_t i = 0; i < ASKED_MAX; i++)
+        known += asked.node[i] != NULL;
+    assert_in_range(known, 100, ASKED_MAX - 1);
 }
 
-CORE_TEST(snapshot_nodes__works_with_none_and_with_few_nodes)
+SNAPSHOT_TEST(snapshot_nodes__works_with_none_and_with_few_nodes)
 {
     enum { ASKED = 40, NODES = 20 };
-    char bytes[ASKED][32];
-    struct text name[ASKED];
-    uint32_t hash[ASKED];
-    for (uint32_t i = 0; i < ASKED; i++) {
-        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", i);
-        name[i] = (struct text){bytes[i], (size_t)len};
-        hash[i] = text_hash(name[i]);
-    }
+    struct asked asked;
+    for (uint32_t i = 0; i < ASKED; i++)
+        add_name(core, &asked, i, i);
     for (uint32_t nodes = 0; nodes < NODES; nodes++) {
         const struct snapshot *snapshot = publish(core);
         assert_int_equal(snapshot->nodes, nodes);
-        assert_found_alike(snapshot, ASKED, name, hash);
-        snapshot_unref(snapshot);
-        assert_int_equal(core_node(core, bytes[nodes], two_a100, 2), VERDICT_OK);
+        assert_found_alike(snapshot, ASKED, &asked);
+        assert_int_equal(core_node(core, name_of(core, nodes), two_a100, 2), VERDICT_OK);
     }
 }
 
-CORE_TEST(snapshot__shares_unchanged_pages)
+SNAPSHOT_TEST(snapshot__shares_unchanged_pages)
 {
     add_nodes(core, 2 * BOOK_NODES + 1);
     const struct snapshot *before = publish(core);
-    char name[32];
-    (void)snprintf(name, sizeof name, "node-%u", BOOK_NODES + PAGE_NODES);
+    const char *name = name_of(core, BOOK_NODES + PAGE_NODES);
     assert_int_equal(core_reserve(core, "a", name, "300"), VERDICT_OK);
     const struct snapshot *after = publish(core);
     assert_true(after->generation > before->generation);
@@ -158,41 +180,34 @@ CORE_TEST(snapshot__shares_unchanged_pages)
     assert_ptr_equal(before->book[1]->page[0], after->book[1]->page[0]);
     assert_ptr_not_equal(before->book[1]->page[1], after->book[1]->page[1]);
     assert_ptr_equal(before->book[1]->page[2], after->book[1]->page[2]);
-    assert_int_equal(snapshot_node(before, text_of(name))->allocations, 0);
-    assert_int_equal(snapshot_node(after, text_of(name))->allocations, 1);
+    assert_int_equal(shown(before, name)->allocations, 0);
+    assert_int_equal(shown(after, name)->allocations, 1);
     assert_int_equal(before->allocations, 0);
     assert_int_equal(after->allocations, 1);
-    snapshot_unref(before);
-    snapshot_unref(after);
 }
 
-CORE_TEST(slot_index__is_shared_when_nodes_come_and_go)
+SNAPSHOT_TEST(slot_index__is_shared_when_nodes_come_and_go)
 {
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "new"};
     add_nodes(core, 3);
     const struct snapshot *before = publish(core);
     assert_int_equal(core_node(core, "new", two_a100, 2), VERDICT_OK);
     const struct snapshot *more = publish(core);
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    remove_node(core, "new");
     const struct snapshot *less = publish(core);
     assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK);
     const struct snapshot *after = publish(core);
     assert_ptr_equal(before->index, more->index);
     assert_ptr_equal(before->index, after->index);
-    assert_null(snapshot_node(before, TEXT("new")));
-    assert_non_null(snapshot_node(more, TEXT("new")));
-    assert_null(snapshot_node(more, TEXT("heir")));
-    assert_null(snapshot_node(less, TEXT("new")));
-    assert_null(snapshot_node(after, TEXT("new")));
-    assert_non_null(snapshot_node(after, TEXT("heir")));
-    snapshot_unref(before);
-    snapshot_unref(more);
-    snapshot_unref(less);
-    snapshot_unref(after);
+    assert_null(shown(before, "new"));
+    assert_non_null(shown(more, "new"));
+    assert_null(shown(more, "heir"));
+    assert_null(shown(less, "new"));
+    assert_null(shown(after, "new"));
+    assert_non_null(shown(after, "heir"));
 }
 
 /* The index is rebuilt only when more entries were added than it holds: once per doubling. */
-CORE_TEST(slot_index__is_rebuilt_once_per_doubling)
+SNAPSHOT_TEST(slot_index__is_rebuilt_once_per_doubling)
 {
     enum { NODES = 1500 };
     char name[32];
@@ -200,8 +215,8 @@ CORE_TEST(slot_index__is_rebuilt_once_per_doubling)
         (void)snprintf(name, sizeof name, "come-and-go-%u", i);
         const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
         core_show_quickly(core, name, two_a100, 1);
-        const struct snapshot *snapshot = publish(core);
-        assert_non_null(snapshot_node(snapshot, text_of(name)));
+        const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+        assert_non_null(shown(snapshot, name));
         snapshot_unref(snapshot);
         assert_int_equal(core_do_quickly(core, &gone), VERDICT_OK);
     }
@@ -210,7 +225,7 @@ CORE_TEST(slot_index__is_rebuilt_once_per_doubling)
     assert_in_range(core->ledger->indexed, 2 * NODES, 5 * NODES);
 }
 
-CORE_TEST(snapshot_next_change__visits_only_changed_nodes)
+SNAPSHOT_TEST(snapshot_next_change__visits_only_changed_nodes)
 {
     enum { NODES = 2 * BOOK_NODES };
     const struct node *before;
@@ -241,12 +256,10 @@ CORE_TEST(snapshot_next_change__visits_only_changed_nodes)
     assert_false(snapshot_next_change(first, second, &at, &before, &after));
     at = 0;
     assert_false(snapshot_next_change(second, second, &at, &before, &after));
-    snapshot_unref(first);
-    snapshot_unref(second);
 }
 
 /* At the edges of books and pages and within them, the changes found match a plain scan. */
-CORE_TEST(snapshot_next_change__finds_changes_at_page_and_book_edges)
+SNAPSHOT_TEST(snapshot_next_change__finds_changes_at_page_and_book_edges)
 {
     static const uint32_t places[] = {0,
                                       1,
@@ -264,12 +277,10 @@ CORE_TEST(snapshot_next_change__finds_changes_at_page_and_book_edges)
     const struct snapshot *old = publish(core);
     for (uint32_t set = 1; set < 1U << ARRAY_LEN(places); set = set * 2 + set % 3) {
         uint32_t at = 0;
-        for (uint32_t i = 0; i < ARRAY_LEN(places); i++) {
-            char name[32];
-            (void)snprintf(name, sizeof name, "node-%u", places[i]);
+        for (uint32_t i = 0; i < ARRAY_LEN(places); i++)
             if ((set >> i & 1) != 0)
-                core_show_quickly(core, name, two_a100, set % 2 + places[i] % 2);
-        }
+                core_show_quickly(core, name_of(core, places[i]), two_a100,
+                                  set % 2 + places[i] % 2);
         const struct snapshot *new = publish(core);
         for (uint32_t slot = 0; slot < new->slots; slot++) {
             if (slot_node(old->book, slot) == slot_node(new->book, slot))
@@ -279,43 +290,34 @@ CORE_TEST(snapshot_next_change__finds_changes_at_page_and_book_edges)
             assert_ptr_equal(after, slot_node(new->book, slot));
         }
         assert_false(snapshot_next_change(old, new, &at, &before, &after));
-        snapshot_unref(old);
         old = new;
     }
-    snapshot_unref(old);
 }
 
 /* All snapshots share the index, so it names places that an older snapshot does not have. */
-CORE_TEST(snapshot__ignores_index_entries_of_later_books)
+SNAPSHOT_TEST(snapshot__ignores_index_entries_of_later_books)
 {
-    struct text name[AHEAD_OF_ALL];
-    uint32_t hash[AHEAD_OF_ALL];
-    const struct node *node[AHEAD_OF_ALL];
-    char bytes[AHEAD_OF_ALL][32];
+    enum { LATER = 40 };
+    struct asked asked;
     add_nodes(core, BOOK_NODES - 4);
     const struct snapshot *old = publish(core);
     add_nodes_from(core, BOOK_NODES - 4, BOOK_NODES + 476);
     (void)core_reserve(core, "late", "node-1400", "300");
     const struct snapshot *new = publish(core);
     assert_ptr_equal(old->index, new->index);
-    for (uint32_t i = 0; i < AHEAD_OF_ALL; i++) {
-        const int len = snprintf(bytes[i], sizeof bytes[i], "node-%u", BOOK_NODES + 3 * i);
-        name[i] = (struct text){bytes[i], (size_t)len};
-        hash[i] = text_hash(name[i]);
-        assert_null(snapshot_node(old, name[i]));
-        assert_non_null(snapshot_node(new, name[i]));
+    for (uint32_t i = 0; i < LATER; i++) {
+        add_name(core, &asked, i, BOOK_NODES + 3 * i);
+        assert_null(snapshot_node(old, asked.name[i]));
+        assert_non_null(snapshot_node(new, asked.name[i]));
     }
-    uint32_t slot[AHEAD_OF_ALL];
-    snapshot_nodes(old, AHEAD_OF_ALL, name, hash, node, slot);
-    for (uint32_t i = 0; i < AHEAD_OF_ALL; i++)
-        assert_null(node[i]);
+    snapshot_nodes(old, LATER, asked.name, asked.hash, asked.node, asked.slot);
+    for (uint32_t i = 0; i < LATER; i++)
+        assert_null(asked.node[i]);
     assert_null(snapshot_open(old, TEXT("late")));
     assert_non_null(snapshot_open(new, TEXT("late")));
-    snapshot_unref(old);
-    snapshot_unref(new);
 }
 
-CORE_TEST(slot_index__fills_to_three_quarters_and_counts_doubles_once)
+TEST(slot_index__fills_to_three_quarters_and_counts_doubles_once)
 {
     struct slot_index *index = slot_index_new(0);
     for (uint32_t i = 0; i < 768; i++) {
@@ -332,23 +334,21 @@ CORE_TEST(slot_index__fills_to_three_quarters_and_counts_doubles_once)
     slot_index_unref(index);
 }
 
-CORE_TEST(snapshot__keeps_its_content_after_later_changes)
+SNAPSHOT_TEST(snapshot__keeps_its_content_after_later_changes)
 {
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-1", "300");
     const struct snapshot *snapshot = publish(core);
     CLEANUP(xfreep) char *before = core_dump_snapshot(snapshot);
     (void)core_step(core, COMMAND_RELEASE, "a");
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-1"};
-    (void)core_do(core, &gone);
+    remove_node(core, "node-1");
     core_forget_undo(core);
     CLEANUP(xfreep) char *after = core_dump_snapshot(snapshot);
     assert_string_equal(before, after);
-    assert_non_null(snapshot_node(snapshot, TEXT("node-1")));
-    snapshot_unref(snapshot);
+    assert_non_null(shown(snapshot, "node-1"));
 }
 
-CORE_TEST(snapshot_open__lists_only_open_reservations)
+SNAPSHOT_TEST(snapshot_open__lists_only_open_reservations)
 {
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-0", "300");
@@ -362,21 +362,18 @@ CORE_TEST(snapshot_open__lists_only_open_reservations)
     assert_string_equal(snapshot_open(snapshot, TEXT("c"))->facts.uid, "c");
     assert_string_equal(snapshot_find(snapshot, TEXT("a"))->facts.node->text, "node-0");
     assert_null(snapshot_find(snapshot, TEXT("d")));
-    snapshot_unref(snapshot);
     const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
     assert_int_equal(core_do(core, &note), VERDICT_OK);
     snapshot = publish(core);
     assert_int_equal(snapshot->opens, 3);
     assert_string_equal(snapshot_open(snapshot, TEXT("a"))->facts.uid, "a");
-    snapshot_unref(snapshot);
     core_undo(core);
     snapshot = publish(core);
     assert_int_equal(snapshot->opens, 2);
     assert_null(snapshot_open(snapshot, TEXT("a")));
-    snapshot_unref(snapshot);
 }
 
-CORE_TEST(snapshot_open__lists_every_open_reservation)
+SNAPSHOT_TEST(snapshot_open__lists_every_open_reservation)
 {
     char uid[16];
     add_nodes(core, 1);
@@ -386,11 +383,10 @@ CORE_TEST(snapshot_open__lists_every_open_reservation)
         const struct snapshot *snapshot = publish(core);
         assert_int_equal(snapshot->opens, i);
         assert_non_null(snapshot_open(snapshot, text_of(uid)));
-        snapshot_unref(snapshot);
     }
 }
 
-CORE_TEST(capacity_generation__grows_when_room_is_freed)
+SNAPSHOT_TEST(capacity_generation__grows_when_room_is_freed)
 {
     add_nodes(core, 1);
     const struct snapshot *first = publish(core);
@@ -404,13 +400,9 @@ CORE_TEST(capacity_generation__grows_when_room_is_freed)
     const struct snapshot *same = publish(core);
     assert_int_equal(same->capacity_generation, undone->capacity_generation);
     assert_true(same->generation > undone->generation);
-    snapshot_unref(first);
-    snapshot_unref(less);
-    snapshot_unref(undone);
-    snapshot_unref(same);
 }
 
-CORE_TEST(ledger_publish__holds_back_uncommitted_room)
+SNAPSHOT_TEST(ledger_publish__holds_back_uncommitted_room)
 {
     add_nodes(core, 2);
     (void)core_reserve(core, "a", "node-0", "1000");
@@ -424,26 +416,23 @@ CORE_TEST(ledger_publish__holds_back_uncommitted_room)
     const struct change *const held[] = {&core->done[0], &core->done[2]};
     assert_true(change_gives_room(held[0]));
     assert_true(change_gives_room(held[1]));
-    const struct snapshot *less = ledger_publish(core->ledger, held, 2);
+    const struct snapshot *less = publish_without(core, held, 2);
     assert_int_equal(less->capacity_generation, first->capacity_generation);
-    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-0")), TEXT("a")));
-    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("c")));
-    assert_null(snapshot_node(less, TEXT("new")));
+    assert_non_null(node_allocation(shown(less, "node-0"), TEXT("a")));
+    assert_non_null(node_allocation(shown(less, "node-1"), TEXT("c")));
+    assert_null(shown(less, "new"));
     assert_int_equal(less->nodes, 2);
     assert_int_equal(less->allocations, 3);
 
     const struct snapshot *all = publish(core);
     assert_int_equal(all->capacity_generation, all->generation);
-    assert_null(node_allocation(snapshot_node(all, TEXT("node-0")), TEXT("a")));
-    assert_non_null(snapshot_node(all, TEXT("new")));
+    assert_null(node_allocation(shown(all, "node-0"), TEXT("a")));
+    assert_non_null(shown(all, "new"));
     assert_int_equal(all->nodes, 3);
     assert_int_equal(all->allocations, 2);
-    snapshot_unref(first);
-    snapshot_unref(less);
-    snapshot_unref(all);
 }
 
-CORE_TEST(ledger_publish__shows_a_node_before_its_first_held_change)
+SNAPSHOT_TEST(ledger_publish__shows_a_node_before_its_first_held_change)
 {
     add_nodes(core, 1);
     (void)core_reserve(core, "a", "node-0", "300");
@@ -452,15 +441,14 @@ CORE_TEST(ledger_publish__shows_a_node_before_its_first_held_change)
     (void)core_step(core, COMMAND_RELEASE, "a");
     (void)core_step(core, COMMAND_RELEASE, "b");
     const struct change *const held[] = {&core->done[0], &core->done[1]};
-    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
-    assert_int_equal(snapshot_node(snapshot, TEXT("node-0"))->allocations, 2);
+    const struct snapshot *snapshot = publish_without(core, held, 2);
+    assert_int_equal(shown(snapshot, "node-0")->allocations, 2);
     assert_int_equal(snapshot->allocations, 2);
     assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* the node still shows it */
     assert_int_equal(snapshot->opens, 0);
-    snapshot_unref(snapshot);
 }
 
-CORE_TEST(ledger_publish__needs_no_new_index_to_hold_back_a_release)
+SNAPSHOT_TEST(ledger_publish__needs_no_new_index_to_hold_back_a_release)
 {
     const struct command clock = {.kind = COMMAND_CLOCK, .clock_from_ms = 9};
     add_nodes(core, 2);
@@ -469,32 +457,28 @@ CORE_TEST(ledger_publish__needs_no_new_index_to_hold_back_a_release)
     (void)core_step(core, COMMAND_RELEASE, "a");
     assert_int_equal(core_do(core, &clock), VERDICT_OK); /* not about a node: nothing to hold */
     const struct change *const held[] = {&core->done[0], &core->done[1]};
-    const struct snapshot *less = ledger_publish(core->ledger, held, 2);
+    const struct snapshot *less = publish_without(core, held, 2);
     const struct snapshot *all = publish(core);
     assert_ptr_equal(less->index, all->index);
-    assert_non_null(node_allocation(snapshot_node(less, TEXT("node-1")), TEXT("a")));
+    assert_non_null(node_allocation(shown(less, "node-1"), TEXT("a")));
     assert_int_equal(less->allocations, 1);
     assert_int_equal(all->allocations, 0);
-    snapshot_unref(less);
-    snapshot_unref(all);
 }
 
-CORE_TEST(ledger_publish__shows_a_node_whose_removal_is_held)
+SNAPSHOT_TEST(ledger_publish__shows_a_node_whose_removal_is_held)
 {
     add_nodes(core, 2);
     core_forget_undo(core);
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    remove_node(core, "node-0");
     assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK); /* takes the freed slot */
     (void)core_reserve(core, "a", "heir", "300");
     assert_int_equal(core->done[0].slot, core->done[1].slot);
     const struct change *const held[] = {&core->done[0], &core->done[1]};
-    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 2);
-    assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
-    assert_null(snapshot_node(snapshot, TEXT("heir")));
+    const struct snapshot *snapshot = publish_without(core, held, 2);
+    assert_non_null(shown(snapshot, "node-0"));
+    assert_null(shown(snapshot, "heir"));
     assert_null(snapshot_open(snapshot, TEXT("a"))); /* its node is not shown */
     assert_int_equal(snapshot->nodes, 2);
-    snapshot_unref(snapshot);
 }
 
 /* The number of a uid that hashes to the first slot of every table. */
@@ -514,14 +498,12 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
     const uint32_t first = first_pod();
     char uid[16];
     for (; *pods < most; ++*pods) {
-        char node[16];
         (void)snprintf(uid, sizeof uid, "pod-%u", first + *pods);
-        (void)snprintf(node, sizeof node, "node-%u", *pods % 40);
         const struct command command = {.kind = COMMAND_RESERVE,
                                         .uid = uid,
                                         .namespace = "default",
                                         .name = uid,
-                                        .node = node,
+                                        .node = name_of(core, *pods % 40),
                                         .request = core_request(core, "1")};
         assert_int_equal(core_do_quickly(core, &command), VERDICT_OK);
     }
@@ -530,11 +512,10 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
         (void)snprintf(uid, sizeof uid, "pod-%u", first + i);
         assert_non_null(snapshot_open(snapshot, text_of(uid)));
     }
-    snapshot_unref(snapshot);
 }
 
 /* Ended pods take index space, too; the table of open pods is not growing at that point. */
-CORE_TEST(open_index__is_rebuilt_when_full)
+SNAPSHOT_TEST(open_index__is_rebuilt_when_full)
 {
     enum { ENDED = 100, ROOM = 768 - ENDED };
     struct slot_index *index = slot_index_ref(core->ledger->open_index);
@@ -556,7 +537,7 @@ CORE_TEST(open_index__is_rebuilt_when_full)
     slot_index_unref(index);
 }
 
-CORE_TEST(slot_index__is_rebuilt_when_full)
+SNAPSHOT_TEST(slot_index__is_rebuilt_when_full)
 {
     struct slot_index *index = slot_index_ref(core->ledger->index);
     add_nodes(core, 768);
@@ -566,17 +547,15 @@ CORE_TEST(slot_index__is_rebuilt_when_full)
     slot_index_unref(index);
 }
 
-CORE_TEST(slot_index__has_room_for_held_back_nodes)
+SNAPSHOT_TEST(slot_index__has_room_for_held_back_nodes)
 {
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "node-0"};
     struct slot_index *index = slot_index_ref(core->ledger->index);
     add_nodes(core, 768);
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    remove_node(core, "node-0");
     assert_ptr_equal(core->ledger->index, index);
     const struct change *const held[] = {&core->done[0]};
-    const struct snapshot *snapshot = ledger_publish(core->ledger, held, 1);
+    const struct snapshot *snapshot = publish_without(core, held, 1);
     assert_ptr_not_equal(core->ledger->index, index); /* rebuilt without the node that left */
-    assert_non_null(snapshot_node(snapshot, TEXT("node-0")));
-    snapshot_unref(snapshot);
+    assert_non_null(shown(snapshot, "node-0"));
     slot_index_unref(index);
 }

@@ -12,7 +12,6 @@
 
 TEST(fragments__add_up_to_the_score_of_fgd)
 {
-    static struct kinds kinds;
     uint64_t seed = 3;
 
     for (int i = walk_steps(4000, 200); i > 0; i--) {
@@ -23,9 +22,7 @@ TEST(fragments__add_up_to_the_score_of_fgd)
             uint64_t each[GPUS_PER_NODE_MAX];
             uint64_t sum = 0;
             draw_room_of(&seed, gpus, &room);
-            kinds_done(&kinds);
-            kinds_init(&kinds, workload);
-            remaining_of(&room, &kinds, &remaining);
+            measure_room(&room, workload, &remaining);
             fragments_of_remaining(workload, &remaining, each);
             for (uint32_t g = 0; g < remaining.gpus; g++)
                 sum += each[g];

@@ -52,10 +52,20 @@ static void assert_supply(const struct ledger *ledger)
     assert_memory_equal(ledger->supply.slots, supply.slots, sizeof supply.slots);
 }
 
-CORE_TEST(prices__are_updated_after_every_20_grants)
+/* The prices in force are those of the supply of this moment. */
+static void assert_prices(struct ledger *ledger)
 {
+    const struct policy_context *context = ledger_policy_context(ledger);
     int64_t price[WORKLOAD_SCARCE_MAX];
     struct supply supply;
+
+    count_supply(ledger, &supply);
+    scarcity_prices(context->workload, &supply, price);
+    assert_memory_equal(context->price, price, context->workload->n_scarce * sizeof price[0]);
+}
+
+CORE_TEST(prices__are_updated_after_every_20_grants)
+{
     cluster_show(core, false);
     assert_int_equal(core_node(core, "empty", NULL, 0), VERDICT_OK);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
@@ -63,9 +73,7 @@ CORE_TEST(prices__are_updated_after_every_20_grants)
     assert_int_equal(core->ledger->supply.nodes, NODES);
     const struct policy_context *first = ledger_policy_context(core->ledger);
     assert_true(first->workload->n_scarce > 0);
-    count_supply(core->ledger, &supply);
-    scarcity_prices(first->workload, &supply, price);
-    assert_memory_equal(first->price, price, first->workload->n_scarce * sizeof price[0]);
+    assert_prices(core->ledger);
 
     for (uint32_t i = 0; i < PRICE_EVERY; i++) {
         assert_ptr_equal(ledger_policy_context(core->ledger), first);
@@ -75,9 +83,7 @@ CORE_TEST(prices__are_updated_after_every_20_grants)
     }
     const struct policy_context *second = ledger_policy_context(core->ledger);
     assert_ptr_not_equal(second, first);
-    count_supply(core->ledger, &supply);
-    scarcity_prices(second->workload, &supply, price);
-    assert_memory_equal(second->price, price, second->workload->n_scarce * sizeof price[0]);
+    assert_prices(core->ledger);
     assert_int_equal(second->kind, POLICY_ROLLOUT);
     assert_int_equal(second->seed, SEED);
     for (uint32_t i = 1; i < PRICE_EVERY; i++)
@@ -260,52 +266,42 @@ static void live(struct life *life, int steps)
     }
 }
 
-CORE_TEST(score_cache__never_changes_an_answer)
+/* With a score cache, under policies in turn. */
+static void live_with_cache(struct life *life, int steps)
 {
-    struct life life = {
-        .core = core, .cache = score_cache_new(), .seed = 1, .kind = POLICY_ROLLOUT};
-    cluster_show(core, false);
-    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
-    live(&life, walk_steps(600, 200));
-    const struct score_cache_counts counts = score_cache_counts(life.cache);
+    life->cache = score_cache_new();
+    life->kind = POLICY_ROLLOUT;
+    cluster_show(life->core, life->linked);
+    (life->levels ? cluster_set_levels : cluster_set_policy)(life->core, POLICY_ROLLOUT, SHAPES);
+    live(life, steps);
+    const struct score_cache_counts counts = score_cache_counts(life->cache);
     assert_true(counts.found > 0);
     assert_true(counts.bytes < SCORE_CACHE_BYTES_MAX);
-    score_cache_free(life.cache);
+    score_cache_free(life->cache);
 }
 
-/* Under each policy, with and without memory; and bind agrees with filter. */
-CORE_TEST(rule_b__comes_first_under_every_policy)
+CORE_TEST(score_cache__never_changes_an_answer)
 {
-    struct life life = {.core = core,
-                        .cache = score_cache_new(),
-                        .seed = 4,
-                        .kind = POLICY_ROLLOUT,
-                        .linked = true};
-    cluster_show(core, true);
-    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
-    live(&life, walk_steps(1000, 500));
-    assert_true(score_cache_counts(life.cache).found > 0);
-    score_cache_free(life.cache);
-    print_message("%u linked, %u on one NUMA node, %u anywhere\n", life.near[0], life.near[1],
-                  life.near[2]);
-    for (uint32_t i = 0; i <= DISTANCE_ANYWHERE; i++)
-        assert_true(life.near[i] > 20);
+    struct life life = {.core = core, .seed = 1};
+    live_with_cache(&life, walk_steps(600, 200));
 }
 
 CORE_TEST(score_cache__never_changes_prices_and_raises)
 {
-    struct life life = {.core = core,
-                        .cache = score_cache_new(),
-                        .seed = 5,
-                        .kind = POLICY_ROLLOUT,
-                        .levels = true};
-    cluster_show(core, false);
-    cluster_set_levels(core, POLICY_ROLLOUT, SHAPES);
-    live(&life, walk_steps(600, 200));
-    const struct score_cache_counts counts = score_cache_counts(life.cache);
-    assert_true(counts.found > 0);
+    struct life life = {.core = core, .seed = 5, .levels = true};
+    live_with_cache(&life, walk_steps(600, 200));
     assert_true(life.raised > 5);
-    score_cache_free(life.cache);
+}
+
+/* Under each policy, with and without a cache; and bind agrees with filter. */
+CORE_TEST(rule_b__comes_first_under_every_policy)
+{
+    struct life life = {.core = core, .seed = 4, .linked = true};
+    live_with_cache(&life, walk_steps(1000, 500));
+    print_message("%u linked, %u on one NUMA node, %u anywhere\n", life.near[0], life.near[1],
+                  life.near[2]);
+    for (uint32_t i = 0; i <= DISTANCE_ANYWHERE; i++)
+        assert_true(life.near[i] > 20);
 }
 
 /*

@@ -14,9 +14,7 @@ static uint64_t idle_of(const struct workload *workload, const struct room *room
 {
     struct remaining remaining;
     uint64_t work = 0;
-    kinds_done(&kinds);
-    kinds_init(&kinds, workload);
-    remaining_of(room, &kinds, &remaining);
+    measure_room(room, workload, &remaining);
     return rollout_idle(workload, &remaining, &work);
 }
 

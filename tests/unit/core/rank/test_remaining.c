@@ -11,6 +11,28 @@
 #include "support/walk.h"
 
 static struct kinds kinds;
+static struct workload *no_workload;
+
+static int set_up(void **state)
+{
+    no_workload = workload_new(NULL, 0);
+    return atoms_set_up(state);
+}
+
+static int tear_down(void **state)
+{
+    kinds_done(&kinds);
+    workload_unref(no_workload);
+    return atoms_tear_down(state);
+}
+
+/* With kinds of this call only. */
+static void measure(const struct room *room, struct remaining *out)
+{
+    kinds_done(&kinds);
+    kinds_init(&kinds, no_workload);
+    remaining_of(room, &kinds, out);
+}
 
 static struct gpu_room gpu_of(const char *model, uint32_t milli, uint32_t mib)
 {
@@ -69,7 +91,6 @@ TEST(gpu_kind__has_a_bit_for_the_last_of_many_classes)
 
 TEST(remaining__contains_only_open_gpus)
 {
-    struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 4, .host_known = true, .host = {5000, 600}};
     struct remaining remaining;
     room.gpu[0] = gpu_of("A100", 1000, 100);
@@ -79,9 +100,7 @@ TEST(remaining__contains_only_open_gpus)
     room.gpu[1].closed = REASON_CORDONED;
     room.gpu[2].free_milli = 300;
 
-    kinds_done(&kinds);
-    kinds_init(&kinds, workload);
-    remaining_of(&room, &kinds, &remaining);
+    measure(&room, &remaining);
     assert_int_equal(remaining.gpus, 3);
     assert_int_equal(remaining.free_milli, 1800);
     assert_int_equal(remaining.total_milli, 2500);
@@ -95,30 +114,24 @@ TEST(remaining__contains_only_open_gpus)
     assert_memory_equal(remaining.kind, kind, sizeof kind);
     assert_ptr_equal(remaining.kinds, kinds.kind);
     assert_int_equal(kinds.count, 2); /* that of the closed GPU is not needed */
-    workload_unref(workload);
 }
 
 TEST(remaining__is_empty_for_a_closed_node)
 {
-    struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 1, .closed = REASON_UNPLACED};
     struct remaining remaining;
     room.gpu[0] = gpu_of("A100", 1000, 100);
 
-    kinds_done(&kinds);
-    kinds_init(&kinds, workload);
-    remaining_of(&room, &kinds, &remaining);
+    measure(&room, &remaining);
     assert_int_equal(remaining.gpus, 0);
     assert_int_equal(remaining.free_milli, 0);
     assert_int_equal(remaining.total_milli, 0);
     assert_int_equal(remaining.host.cpu_milli, HOST_UNKNOWN);
     assert_int_equal(remaining.host.memory_mib, HOST_UNKNOWN);
-    workload_unref(workload);
 }
 
 TEST(gpu_kind__is_shared_by_equal_model_milli_and_mib)
 {
-    struct workload *workload = workload_new(NULL, 0);
     struct room room = {.gpus = 6};
     struct remaining remaining;
     room.gpu[0] = gpu_of("A100", 1000, 100);
@@ -128,15 +141,12 @@ TEST(gpu_kind__is_shared_by_equal_model_milli_and_mib)
     room.gpu[4] = gpu_of("A100", 1000, 101);
     room.gpu[5] = gpu_of("A100", 1000, 100);
 
-    kinds_done(&kinds);
-    kinds_init(&kinds, workload);
-    remaining_of(&room, &kinds, &remaining);
+    measure(&room, &remaining);
     static const uint8_t kind[] = {0, 1, 2, 3, 1, 0};
     assert_memory_equal(remaining.kind, kind, sizeof kind);
     remaining_of(&room, &kinds, &remaining);
     assert_memory_equal(remaining.kind, kind, sizeof kind);
     assert_int_equal(kinds.count, 4);
-    workload_unref(workload);
 }
 
 /* Kinds first .. first + gpus - 1 of a row of kinds that differ by their memory. */
@@ -157,11 +167,10 @@ static void remaining_of_row(uint32_t first, uint32_t gpus, struct remaining *ou
 
 TEST(kinds__are_dropped_when_a_new_one_finds_no_space)
 {
-    struct workload *workload = workload_new(NULL, 0);
     struct remaining remaining;
 
     kinds_done(&kinds);
-    kinds_init(&kinds, workload);
+    kinds_init(&kinds, no_workload);
     for (uint32_t i = 0; i < KINDS_MAX; i += 32)
         remaining_of_row(i, 32, &remaining);
     assert_int_equal(kinds.count, KINDS_MAX);
@@ -171,24 +180,20 @@ TEST(kinds__are_dropped_when_a_new_one_finds_no_space)
     assert_int_equal(kinds.count, 9);
     remaining_of_row(KINDS_MAX - 8, 9, &remaining);
     assert_int_equal(kinds.count, 9);
-    workload_unref(workload);
 }
 
 /* Two GPUs, the first of them closed to shares, and two that are free. */
-static void remaining_of_four(struct workload *workload, struct remaining *out)
+static void remaining_of_four(struct remaining *out)
 {
     struct room room = {.gpus = 4, .host_known = true, .host = {5000, 600}};
     for (uint32_t i = 0; i < 4; i++)
         room.gpu[i] = gpu_of("A100", 1000, 100);
     room.gpu[0].closed = REASON_UNHEALTHY;
-    kinds_done(&kinds);
-    kinds_init(&kinds, workload);
-    remaining_of(&room, &kinds, out);
+    measure(&room, out);
 }
 
 TEST(remaining_take__takes_the_peak_on_each_gpu)
 {
-    struct workload *workload = workload_new(NULL, 0);
     struct want want[] = {
         {.container = "i", .kind = CONTAINER_INIT, .parts = 1, .milli = 700},
         {.container = "a", .kind = CONTAINER_APP, .parts = 2, .milli = 300},
@@ -198,7 +203,7 @@ TEST(remaining_take__takes_the_peak_on_each_gpu)
     const struct placement placement = {.parts = 4, .part = {{0, 1}, {1, 1}, {1, 3}, {2, 3}}};
     struct remaining remaining;
 
-    remaining_of_four(workload, &remaining);
+    remaining_of_four(&remaining);
     remaining_take(&remaining, &request, &placement);
     static const uint16_t free_milli[] = {300, 1000, 500};
     assert_memory_equal(remaining.free, free_milli, sizeof free_milli);
@@ -206,17 +211,15 @@ TEST(remaining_take__takes_the_peak_on_each_gpu)
     assert_int_equal(remaining.total_milli, 3000);
     assert_int_equal(remaining.host.cpu_milli, 3000);
     assert_int_equal(remaining.host.memory_mib, 500);
-    workload_unref(workload);
 }
 
 TEST(remaining_take__empties_a_known_host_and_keeps_an_unknown_one)
 {
-    struct workload *workload = workload_new(NULL, 0);
     const struct request request = {.host = {5000, 601}};
     const struct placement none = {.parts = 0};
     struct remaining remaining;
 
-    remaining_of_four(workload, &remaining);
+    remaining_of_four(&remaining);
     remaining_take(&remaining, &request, &none);
     assert_int_equal(remaining.free_milli, 3000);
     assert_int_equal(remaining.host.cpu_milli, 0);
@@ -225,7 +228,6 @@ TEST(remaining_take__empties_a_known_host_and_keeps_an_unknown_one)
     remaining_take(&remaining, &request, &none);
     assert_int_equal(remaining.host.cpu_milli, HOST_UNKNOWN);
     assert_int_equal(remaining.host.memory_mib, HOST_UNKNOWN);
-    workload_unref(workload);
 }
 
 TEST(remaining_take__agrees_with_room_take)
@@ -233,7 +235,6 @@ TEST(remaining_take__agrees_with_room_take)
     uint64_t seed = 6;
     uint32_t placed = 0;
     for (int i = walk_steps(6000, 600); i > 0; i--) {
-        struct workload *workload = workload_new(NULL, 0);
         struct want want = {.container = "c",
                             .parts = 1 + draw_below(&seed, 3),
                             .milli = 50 * (1 + draw_below(&seed, 20))};
@@ -244,9 +245,7 @@ TEST(remaining_take__agrees_with_room_take)
         struct remaining remaining;
         struct remaining after;
         draw_room_of(&seed, draw_below(&seed, 9), &room);
-        kinds_done(&kinds);
-        kinds_init(&kinds, workload);
-        remaining_of(&room, &kinds, &remaining);
+        measure(&room, &remaining);
         if (place_search(&room, &request, &placement) == REASON_NONE) {
             placed++;
             remaining_take(&remaining, &request, &placement);
@@ -259,7 +258,6 @@ TEST(remaining_take__agrees_with_room_take)
             assert_memory_equal(remaining.free, after.free,
                                 remaining.gpus * sizeof *remaining.free);
         }
-        workload_unref(workload);
     }
     assert_true(placed > 100);
 }
@@ -267,7 +265,6 @@ TEST(remaining_take__agrees_with_room_take)
 /* A score cache keeps kinds from question to question, and compares models by address. */
 TEST(kinds__hold_their_models)
 {
-    struct workload *workload = workload_new(NULL, 0);
     struct names *names = names_new();
     struct room room = {.gpus = 2};
     struct remaining remaining;
@@ -276,9 +273,7 @@ TEST(kinds__hold_their_models)
         (struct gpu_room){.milli = 1000, .free_milli = 1000, .closed = REASON_NONE, .model = model};
     room.gpu[1].milli = room.gpu[1].free_milli = 500;
 
-    kinds_done(&kinds);
-    kinds_init(&kinds, workload);
-    remaining_of(&room, &kinds, &remaining);
+    measure(&room, &remaining);
     assert_int_equal(kinds.count, 2);
     names_sweep(names, SIZE_MAX / 4);
     assert_ptr_equal(names_find(names, TEXT("H100")), model);
@@ -287,7 +282,6 @@ TEST(kinds__hold_their_models)
     names_sweep(names, SIZE_MAX / 4);
     assert_null(names_find(names, TEXT("H100")));
     names_free(names);
-    workload_unref(workload);
 }
 
-TEST_GROUP(atoms_set_up, atoms_tear_down)
+TEST_GROUP(set_up, tear_down)

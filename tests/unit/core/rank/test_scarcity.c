@@ -7,8 +7,6 @@
 #include "support/test.h"
 #include "support/walk.h"
 
-static struct kinds kinds;
-
 static uint32_t slow_slots(const struct room *room, const struct workload_class *class)
 {
     uint64_t gpus = 0;
@@ -35,9 +33,7 @@ TEST(class_capacity__equals_a_plain_count)
         struct remaining remaining;
         struct class_capacity slots;
         draw_room_of(&seed, draw_below(&seed, i % 8 == 0 ? GPUS_PER_NODE_MAX + 1 : 9), &room);
-        kinds_done(&kinds);
-        kinds_init(&kinds, workload);
-        remaining_of(&room, &kinds, &remaining);
+        measure_room(&room, workload, &remaining);
         class_capacity_of(workload, &remaining, &slots);
         for (uint32_t s = 0; s < workload->n_scarce; s++)
             assert_int_equal(slots.count[s],
@@ -46,57 +42,41 @@ TEST(class_capacity__equals_a_plain_count)
     }
 }
 
-/* 100 pods of 500 milli, 10 pods of two GPUs and 5 of eight: together 110 GPUs. */
-static struct workload *small_workload(void)
+/* 100 pods of 500 milli, 10 of two GPUs and 5 of eight: 110 GPUs. 220 are free, except in the last
+ * row: 20 pods of two GPUs and 10 of eight are expected, and at least one of each is stock. */
+TEST(scarcity_price__grows_with_the_square_of_the_demand)
 {
     static const struct workload_class class[] = {
         {.parts = 1, .milli = 500, .count = 100},
         {.parts = 8, .milli = 1000, .count = 5},
         {.parts = 2, .milli = 1000, .count = 10},
     };
-    return workload_new(class, ARRAY_LEN(class));
-}
-
-TEST(scarcity_price__grows_with_the_square_of_the_demand)
-{
-    struct workload *workload = small_workload();
+    static const struct {
+        struct supply supply;
+        int64_t of_two, of_eight;
+    } row[] = {
+        /* rho is 21 / 42 and 11 / 44 */
+        {{.slots = {42, 44}, .free_milli = 220000, .nodes = 40}, 7500 * 2 / 4, 7500 * 8 / 16},
+        {{.slots = {42, 44}, .free_milli = 220000, .nodes = 239}, 7500 * 2 / 4, 7500 * 8 / 16},
+        /* two are stock; rho is 22 / 42 and 12 / 36, rounded down */
+        {{.slots = {42, 36}, .free_milli = 220000, .nodes = 240}, 4115, 6666},
+        /* no more room than is needed: the full price */
+        {{.slots = {0, 11}, .free_milli = 220000}, 7500 * 2, 7500 * 8},
+        /* 60000 x (11 / 12)^2, a little below */
+        {{.slots = {1, 12}, .free_milli = 220000}, 7500 * 2, 50416},
+        /* 60000 / 10^6, rounded down */
+        {{.slots = {1, 1000}, .free_milli = 0}, 7500 * 2, 0},
+    };
+    struct workload *workload = workload_new(class, ARRAY_LEN(class));
     int64_t price[WORKLOAD_SCARCE_MAX] = {0};
-    /* 220 free GPUs: 20 pods of two GPUs and 10 of eight are expected; one of each is stock. */
-    struct supply supply = {.slots = {42, 44}, .free_milli = 220000, .nodes = 40};
 
     assert_int_equal(workload->gpu_milli, 110000);
-    scarcity_prices(workload, &supply, price);
-    assert_int_equal(price[0], 7500 * 2 / 4);  /* rho is 21 / 42 */
-    assert_int_equal(price[1], 7500 * 8 / 16); /* rho is 11 / 44 */
-    assert_int_equal(price[2], 0);             /* not filled */
-    supply.nodes = 239;
-    scarcity_prices(workload, &supply, price);
-    assert_int_equal(price[1], 7500 * 8 / 16);
-    supply.nodes = 240; /* two are stock */
-    supply.slots[1] = 36;
-    scarcity_prices(workload, &supply, price);
-    assert_int_equal(price[1], 6666); /* rho is a third, rounded down */
-    workload_unref(workload);
-}
-
-TEST(scarcity_price__is_full_when_a_class_has_no_spare_room)
-{
-    struct workload *workload = small_workload();
-    int64_t price[WORKLOAD_SCARCE_MAX] = {0};
-    struct supply supply = {.slots = {0, 11}, .free_milli = 220000, .nodes = 0};
-
-    scarcity_prices(workload, &supply, price);
-    assert_int_equal(price[0], 7500 * 2);
-    assert_int_equal(price[1], 7500 * 8);
-    supply.slots[0] = 1;
-    supply.slots[1] = 12;
-    scarcity_prices(workload, &supply, price);
-    assert_int_equal(price[0], 7500 * 2);
-    assert_int_equal(price[1], 50416); /* 60000 x (11 / 12)^2, a little below */
-    supply.free_milli = 0;
-    supply.slots[1] = 1000;
-    scarcity_prices(workload, &supply, price);
-    assert_int_equal(price[1], 0); /* 60000 / 10^6, rounded down */
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        scarcity_prices(workload, &row[i].supply, price);
+        assert_int_equal(price[0], row[i].of_two);
+        assert_int_equal(price[1], row[i].of_eight);
+        assert_int_equal(price[2], 0); /* not filled */
+    }
     workload_unref(workload);
 }
 
