@@ -1,52 +1,34 @@
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 
+#include "support/aborts.h"
 #include "support/test.h"
 
-/* True if the claim ends in abort(). */
-static bool aborts(void (*claim)(void))
+struct wanted {
+    size_t items, size;
+};
+
+static void reallocate(void *user)
 {
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)fclose(stderr);
-        claim();
-        _exit(0);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    const struct wanted *wanted = user;
+    xfree(xrealloc(NULL, wanted->items, wanted->size));
 }
 
-static void ask_for_a_product_that_wraps(void)
+static void allocate(void *user)
 {
-    volatile size_t half = SIZE_MAX / 2 + 2;
-    xfree(xrealloc(NULL, half, 2));
-}
-
-static void ask_for_more_than_there_can_be(void)
-{
-    volatile size_t much = SIZE_MAX / 2;
-    xfree(xcalloc(much, 1));
-}
-
-static void ask_for_a_little(void)
-{
-    xfree(xmalloc(1));
+    const struct wanted *wanted = user;
+    xfree(xcalloc(wanted->items, wanted->size));
 }
 
 TEST(xmalloc__aborts_on_impossible_sizes)
 {
-    assert_true(aborts(ask_for_a_product_that_wraps));
-    assert_true(aborts(ask_for_more_than_there_can_be));
-    assert_false(aborts(ask_for_a_little));
+    assert_true(aborts(reallocate, &(struct wanted){SIZE_MAX / 2 + 2, 2})); /* wraps around */
+    assert_true(aborts(allocate, &(struct wanted){SIZE_MAX / 2, 1}));
+    assert_false(aborts(allocate, &(struct wanted){1, 1}));
 }
 
 TEST(xmalloc__returns_a_pointer_for_zero_bytes)

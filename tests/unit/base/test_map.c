@@ -13,48 +13,64 @@ static uint32_t draw(uint64_t *seed, uint32_t below)
     return (uint32_t)(*seed >> 33) % below;
 }
 
-TEST(map__finds_nothing_when_empty)
+static int set_up(void **state)
 {
-    struct map map;
-    size_t at = 0;
+    static struct map map;
+
     map_init(&map);
-    assert_null(map_find(&map, TEXT("a")));
-    assert_null(map_take(&map, TEXT("a")));
-    assert_null(map_next(&map, &at));
-    map_done(&map);
-    map_done(&map);
+    *state = &map;
+    return 0;
 }
 
-TEST(map_put__returns_the_old_value_and_keeps_the_new_key)
+static int tear_down(void **state)
 {
-    struct map map;
+    map_done(*state);
+    return 0;
+}
+
+#define MAP_TEST(name) TEST_WITH(name, struct map *map, set_up, tear_down)
+
+static size_t count_entries(const struct map *map)
+{
+    size_t count = 0;
+    for (size_t at = 0; map_next(map, &at) != NULL;)
+        count++;
+    return count;
+}
+
+MAP_TEST(map__finds_nothing_when_empty)
+{
+    size_t at = 0;
+    assert_null(map_find(map, TEXT("a")));
+    assert_null(map_take(map, TEXT("a")));
+    assert_null(map_next(map, &at));
+    map_done(map);
+}
+
+MAP_TEST(map_put__returns_the_old_value_and_keeps_the_new_key)
+{
     int one = 1;
     int two = 2;
     char first[] = "key";
     char second[] = "key";
-    map_init(&map);
-    assert_null(map_put(&map, text_of(first), &one));
-    assert_ptr_equal(map_put(&map, text_of(second), &two), &one);
+    assert_null(map_put(map, text_of(first), &one));
+    assert_ptr_equal(map_put(map, text_of(second), &two), &one);
     first[0] = 'x'; /* the first key is no longer used */
-    assert_ptr_equal(map_find(&map, TEXT("key")), &two);
-    assert_int_equal(map.count, 1);
-    assert_ptr_equal(map_take(&map, TEXT("key")), &two);
-    assert_null(map_find(&map, TEXT("key")));
-    map_done(&map);
+    assert_ptr_equal(map_find(map, TEXT("key")), &two);
+    assert_int_equal(map->count, 1);
+    assert_ptr_equal(map_take(map, TEXT("key")), &two);
+    assert_null(map_find(map, TEXT("key")));
 }
 
-TEST(map__accepts_empty_keys_and_nul_bytes)
+MAP_TEST(map__accepts_empty_keys_and_nul_bytes)
 {
-    struct map map;
     int value[3] = {0};
-    map_init(&map);
-    assert_null(map_put(&map, TEXT(""), &value[0]));
-    assert_null(map_put(&map, TEXT("\0"), &value[1]));
-    assert_null(map_put(&map, TEXT("\0\0"), &value[2]));
-    assert_ptr_equal(map_find(&map, (struct text){0}), &value[0]);
-    assert_ptr_equal(map_find(&map, TEXT("\0")), &value[1]);
-    assert_ptr_equal(map_find(&map, TEXT("\0\0")), &value[2]);
-    map_done(&map);
+    assert_null(map_put(map, TEXT(""), &value[0]));
+    assert_null(map_put(map, TEXT("\0"), &value[1]));
+    assert_null(map_put(map, TEXT("\0\0"), &value[2]));
+    assert_ptr_equal(map_find(map, (struct text){0}), &value[0]);
+    assert_ptr_equal(map_find(map, TEXT("\0")), &value[1]);
+    assert_ptr_equal(map_find(map, TEXT("\0\0")), &value[2]);
 }
 
 enum { KEYS = 300 };
@@ -81,15 +97,13 @@ static void agree(const struct map *map, struct item *item)
     assert_int_equal(seen, count);
 }
 
-TEST(map__agrees_with_a_plain_one_on_a_random_walk)
+MAP_TEST(map__agrees_with_a_plain_one_on_a_random_walk)
 {
     const char *env = getenv("MAP_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 11;
     print_message("MAP_SEED=%llu\n", (unsigned long long)seed);
 
     static struct item item[KEYS];
-    struct map map;
-    map_init(&map);
     for (size_t i = 0; i < KEYS; i++)
         (void)snprintf(item[i].key, sizeof item[i].key, "pod-%zu", i);
     for (int i = 0; i < 60000; i++) {
@@ -97,14 +111,13 @@ TEST(map__agrees_with_a_plain_one_on_a_random_walk)
         /* Fill and empty in waves, so that the map gets both full and empty. */
         const bool put = draw(&seed, 10) < (i / 5000 % 2 == 0 ? 8U : 2U);
         void *before =
-            put ? map_put(&map, text_of(one->key), one) : map_take(&map, text_of(one->key));
+            put ? map_put(map, text_of(one->key), one) : map_take(map, text_of(one->key));
         assert_ptr_equal(before, one->in ? one : NULL);
         one->in = put;
         if (i % 64 == 0)
-            agree(&map, item);
+            agree(map, item);
     }
-    agree(&map, item);
-    map_done(&map);
+    agree(map, item);
 }
 
 struct counted {
@@ -131,73 +144,61 @@ static bool keep_some(void *user, void *value)
 }
 
 /* One change moves a bounded number of old slots, whatever the size. */
-TEST(map__moves_a_few_entries_per_change_while_growing)
+MAP_TEST(map__moves_a_few_entries_per_change_while_growing)
 {
     static struct counted item[4000];
     uint64_t seed = 11;
-    struct map map;
     size_t in = 0;
     unsigned moving = 0;
-    map_init(&map);
     for (size_t i = 0; i < ARRAY_LEN(item); i++) {
         (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
         item[i].number = i;
         item[i].held = false;
     }
     for (size_t i = 0; i < ARRAY_LEN(item); i++) {
-        const size_t slots = map.slots;
-        const size_t moved = map.moved;
-        assert_null(map_put(&map, text_of(item[i].key), &item[i]));
+        const size_t slots = map->slots;
+        const size_t moved = map->moved;
+        assert_null(map_put(map, text_of(item[i].key), &item[i]));
         item[i].held = true;
         in++;
-        if (map.old != NULL && map.slots == slots) {
-            assert_in_range(map.moved, moved, moved + MAP_MOVES);
+        if (map->old != NULL && map->slots == slots) {
+            assert_in_range(map->moved, moved, moved + MAP_MOVES);
             moving++;
         }
         struct counted *any = &item[draw(&seed, (uint32_t)(i + 1))];
-        assert_ptr_equal(map_find(&map, text_of(any->key)), any->held ? any : NULL);
+        assert_ptr_equal(map_find(map, text_of(any->key)), any->held ? any : NULL);
         if (i % 3 == 0) {
-            assert_ptr_equal(map_take(&map, text_of(any->key)), any->held ? any : NULL);
+            assert_ptr_equal(map_take(map, text_of(any->key)), any->held ? any : NULL);
             in -= any->held;
             any->held = false;
         } else if (any->held) {
-            assert_ptr_equal(map_put(&map, text_of(any->key), any), any);
+            assert_ptr_equal(map_put(map, text_of(any->key), any), any);
         }
-        assert_int_equal(map.count, in);
+        assert_int_equal(map->count, in);
     }
-    assert_int_equal(map.slots, 4096);
+    assert_int_equal(map->slots, 4096);
     assert_true(moving > 100);
-    size_t seen = 0;
-    for (size_t at = 0; map_next(&map, &at) != NULL;)
-        seen++;
-    assert_int_equal(seen, in);
-    map_done(&map);
+    assert_int_equal(count_entries(map), in);
 }
 
 /* While entries move, look-ups and iteration still find everything exactly once. */
-TEST(map__finds_every_entry_while_moving)
+MAP_TEST(map__finds_every_entry_while_moving)
 {
     enum { FULL = 769 }; /* one more than 1,024 slots hold */
     static struct counted item[FULL];
-    struct map map;
-    map_init(&map);
     for (size_t i = 0; i < FULL; i++) {
         (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
-        assert_null(map_put(&map, text_of(item[i].key), &item[i]));
+        assert_null(map_put(map, text_of(item[i].key), &item[i]));
     }
-    assert_non_null(map.old);
-    for (size_t i = 0; map.old != NULL && i < FULL; i++) {
-        size_t seen = 0;
-        for (size_t at = 0; map_next(&map, &at) != NULL;)
-            seen++;
-        assert_int_equal(seen, FULL);
+    assert_non_null(map->old);
+    for (size_t i = 0; map->old != NULL && i < FULL; i++) {
+        assert_int_equal(count_entries(map), FULL);
         for (size_t k = 0; k < FULL; k++)
-            assert_ptr_equal(map_find(&map, text_of(item[k].key)), &item[k]);
-        assert_ptr_equal(map_put(&map, text_of(item[i].key), &item[i]), &item[i]);
+            assert_ptr_equal(map_find(map, text_of(item[k].key)), &item[k]);
+        assert_ptr_equal(map_put(map, text_of(item[i].key), &item[i]), &item[i]);
     }
-    assert_null(map.old);
-    assert_int_equal(map.count, FULL);
-    map_done(&map);
+    assert_null(map->old);
+    assert_int_equal(map->count, FULL);
 }
 
 TEST(map_retain__visits_each_value_once)

@@ -8,6 +8,23 @@
 #include "support/document.h"
 #include "support/test.h"
 
+static int set_up(void **state)
+{
+    static struct strbuf buf;
+
+    strbuf_init(&buf);
+    *state = &buf;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    strbuf_done(*state);
+    return 0;
+}
+
+#define STRBUF_TEST(name) TEST_WITH(name, struct strbuf *buf, set_up, tear_down)
+
 TEST(strbuf__is_a_string_when_empty)
 {
     struct strbuf buf;
@@ -22,34 +39,30 @@ TEST(strbuf__is_a_string_when_empty)
     strbuf_done(&buf);
 }
 
-TEST(strbuf__keeps_all_that_is_added)
+STRBUF_TEST(strbuf__keeps_all_that_is_added)
 {
-    CLEANUP(strbuf_done) struct strbuf buf;
-    strbuf_init(&buf);
-    strbuf_str(&buf, "a");
-    strbuf_char(&buf, 'b');
-    strbuf_text(&buf, (struct text){"cdef", 2});
-    strbuf_u64(&buf, 0);
-    strbuf_u64(&buf, UINT64_MAX);
-    strbuf_printf(&buf, "[%d|%s]", -5, "x");
-    assert_string_equal(buf.data, "abcd018446744073709551615[-5|x]");
-    assert_int_equal(buf.len, strlen(buf.data));
-    strbuf_reset(&buf);
-    assert_string_equal(buf.data, "");
-    assert_int_equal(buf.len, 0);
+    strbuf_str(buf, "a");
+    strbuf_char(buf, 'b');
+    strbuf_text(buf, (struct text){"cdef", 2});
+    strbuf_u64(buf, 0);
+    strbuf_u64(buf, UINT64_MAX);
+    strbuf_printf(buf, "[%d|%s]", -5, "x");
+    assert_string_equal(buf->data, "abcd018446744073709551615[-5|x]");
+    assert_int_equal(buf->len, strlen(buf->data));
+    strbuf_reset(buf);
+    assert_string_equal(buf->data, "");
+    assert_int_equal(buf->len, 0);
 }
 
-TEST(strbuf__grows_over_every_border)
+STRBUF_TEST(strbuf__grows_over_every_border)
 {
-    CLEANUP(strbuf_done) struct strbuf buf;
-    strbuf_init(&buf);
     for (size_t i = 0; i < 5000; i++) {
-        strbuf_char(&buf, (char)('a' + i % 26));
-        assert_int_equal(buf.data[buf.len], '\0');
-        assert_true(buf.len < buf.capacity);
+        strbuf_char(buf, (char)('a' + i % 26));
+        assert_int_equal(buf->data[buf->len], '\0');
+        assert_true(buf->len < buf->capacity);
     }
     for (size_t i = 0; i < 5000; i++)
-        assert_int_equal(buf.data[i], 'a' + i % 26);
+        assert_int_equal(buf->data[i], 'a' + i % 26);
     for (int width = 1; width < 300; width++) {
         struct strbuf one;
         strbuf_init(&one);
@@ -60,34 +73,29 @@ TEST(strbuf__grows_over_every_border)
     }
 }
 
-TEST(strbuf_steal__leaves_an_empty_buffer)
+STRBUF_TEST(strbuf_steal__leaves_an_empty_buffer)
 {
-    struct strbuf buf;
-    strbuf_init(&buf);
-    strbuf_str(&buf, "mine");
-    CLEANUP(xfreep) char *stolen = strbuf_steal(&buf);
+    strbuf_str(buf, "mine");
+    CLEANUP(xfreep) char *stolen = strbuf_steal(buf);
     assert_string_equal(stolen, "mine");
-    assert_string_equal(buf.data, "");
-    assert_int_equal(buf.len, 0);
-    strbuf_done(&buf);
+    assert_string_equal(buf->data, "");
+    assert_int_equal(buf->len, 0);
 }
 
-TEST(strbuf_cut__removes_from_the_middle)
+STRBUF_TEST(strbuf_cut__removes_from_the_middle)
 {
-    CLEANUP(strbuf_done) struct strbuf buf;
-    strbuf_init(&buf);
-    strbuf_cut(&buf, 0, 0);
-    strbuf_str(&buf, "abcdef");
-    strbuf_cut(&buf, 2, 2);
-    assert_string_equal(buf.data, "abef");
-    strbuf_cut(&buf, 4, 0);
-    strbuf_cut(&buf, 3, 1);
-    assert_string_equal(buf.data, "abe");
-    strbuf_cut(&buf, 0, 3);
-    assert_string_equal(buf.data, "");
+    strbuf_cut(buf, 0, 0);
+    strbuf_str(buf, "abcdef");
+    strbuf_cut(buf, 2, 2);
+    assert_string_equal(buf->data, "abef");
+    strbuf_cut(buf, 4, 0);
+    strbuf_cut(buf, 3, 1);
+    assert_string_equal(buf->data, "abe");
+    strbuf_cut(buf, 0, 3);
+    assert_string_equal(buf->data, "");
 }
 
-TEST(strbuf_json__escapes_and_is_always_utf8)
+STRBUF_TEST(strbuf_json__escapes_and_is_always_utf8)
 {
 #define ROW(text, json)                                                                            \
     {                                                                                              \
@@ -122,14 +130,13 @@ TEST(strbuf_json__escapes_and_is_always_utf8)
         ROW("\xF5\xFF", "\"" BAD BAD "\""),
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        CLEANUP(strbuf_done) struct strbuf buf;
-        strbuf_init(&buf);
-        strbuf_json(&buf, row[i].text);
-        assert_string_equal(buf.data, row[i].json);
+        strbuf_reset(buf);
+        strbuf_json(buf, row[i].text);
+        assert_string_equal(buf->data, row[i].json);
     }
 }
 
-TEST(strbuf_roff__escapes_requests)
+STRBUF_TEST(strbuf_roff__escapes_requests)
 {
     static const struct {
         const char *text;
@@ -140,9 +147,8 @@ TEST(strbuf_roff__escapes_requests)
         {"'quoted'", "\\&'quoted'"}, {"", ""},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        CLEANUP(strbuf_done) struct strbuf buf;
-        strbuf_init(&buf);
-        strbuf_roff(&buf, row[i].text);
-        assert_string_equal(buf.data, row[i].roff);
+        strbuf_reset(buf);
+        strbuf_roff(buf, row[i].text);
+        assert_string_equal(buf->data, row[i].roff);
     }
 }

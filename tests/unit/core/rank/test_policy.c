@@ -1,14 +1,12 @@
 /* The orders of all policies over a whole cluster: prices, keys, edges, the budget per question. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/filter.h"
 
 #include "core/rank/score_cache.h"
+#include "support/aborts.h"
 #include "support/core_fixture.h"
 #include "support/draw.h"
 #include "support/policy_fixture.h"
@@ -83,7 +81,7 @@ CORE_TEST(policy__has_a_name_and_a_served_kind)
 
 CORE_TEST(order__applies_each_rule_before_the_next)
 {
-    struct names *names = names_new();
+    struct names *names = ledger_names(core->ledger);
     const struct atom *a = names_intern(names, TEXT("a"));
     const struct atom *b = names_intern(names, TEXT("b"));
     /* Each is worse than the one before it by one rule, and better by all later ones. */
@@ -106,7 +104,6 @@ CORE_TEST(order__applies_each_rule_before_the_next)
             assert_true(order_cmp(&worse[k], &worse[i]) < 0);
             assert_true(order_cmp(&worse[i], &worse[k]) > 0);
         }
-    names_free(names);
 }
 
 static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct rank *out)
@@ -124,7 +121,7 @@ static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct r
 
 CORE_TEST(order__is_total)
 {
-    struct names *names = names_new();
+    struct names *names = ledger_names(core->ledger);
     const struct atom *node[] = {names_intern(names, TEXT("a")), names_intern(names, TEXT("a-1")),
                                  names_intern(names, TEXT("b"))};
     uint64_t seed = 42;
@@ -144,36 +141,24 @@ CORE_TEST(order__is_total)
         ordered++;
     }
     assert_true(ordered > 0);
-    names_free(names);
 }
 
-/* Does it abort to compare these? */
-static bool order_aborts(const struct rank *a, const struct rank *b)
+static void compare(void *user)
 {
-    int status;
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)freopen("/dev/null", "w", stderr);
-        (void)signal(SIGABRT, SIG_DFL);
-        _exit(order_cmp(a, b) < 0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    const struct rank *const *pair = user;
+    (void)order_cmp(pair[0], pair[1]);
 }
 
 CORE_TEST(order__aborts_on_equal_candidates)
 {
-    struct names *names = names_new();
-    const struct atom *a = names_intern(names, TEXT("a"));
+    const struct atom *a = names_intern(ledger_names(core->ledger), TEXT("a"));
     const struct rank third = {.node = a, .turn = 3};
     const struct rank fourth = {.node = a, .turn = 4};
     const struct rank nowhere = {.price = 1};
-    assert_false(order_aborts(&third, &fourth));
-    assert_true(order_aborts(&third, &third));
-    assert_true(order_aborts(&nowhere, &third));
-    assert_true(order_aborts(&third, &nowhere));
-    names_free(names);
+    assert_false(aborts(compare, (const struct rank *[]){&third, &fourth}));
+    assert_true(aborts(compare, (const struct rank *[]){&third, &third}));
+    assert_true(aborts(compare, (const struct rank *[]){&nowhere, &third}));
+    assert_true(aborts(compare, (const struct rank *[]){&third, &nowhere}));
 }
 
 CORE_TEST(order__of_nodes_follows_the_seed)
@@ -228,6 +213,22 @@ CORE_TEST(empty_workload__prefers_the_fuller_node)
     assert_int_equal(key_of(core, NULL), 0);
 }
 
+/* The only candidate has a placement of so many parts; exact: whether that is exact. */
+static struct rank rank_of(struct core_fixture *core, const char *wanted, uint32_t parts,
+                           bool *exact)
+{
+    struct asked asked;
+    cluster_ask(&asked, core, core_request(core, wanted), NULL);
+    assert_int_equal(asked.answer.candidates, 1);
+    const struct candidate *best = &asked.answer.candidate[0];
+    const struct rank rank = best->rank;
+    assert_int_equal(best->placement->parts, parts);
+    assert_int_equal(best->placement->charge_milli, rank.charge_milli);
+    *exact = best->placement->exact;
+    cluster_ask_done(&asked);
+    return rank;
+}
+
 /* Two GPUs that are no use to pods of 800: the more of them a pod takes, the better. */
 CORE_TEST(rank__has_the_charge_of_the_chosen_placement)
 {
@@ -239,16 +240,12 @@ CORE_TEST(rank__has_the_charge_of_the_chosen_placement)
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
         struct policy_context *context =
             policy_context_new(kind, SEED, policy_needs_workload(kind) ? workload : NULL);
-        struct asked asked;
         ledger_set_policy_context(core->ledger, context);
         policy_context_unref(context);
-        cluster_ask(&asked, core, core_request(core, "i700+400"), NULL);
-        assert_int_equal(asked.answer.candidates, 1);
-        const struct candidate *best = &asked.answer.candidate[0];
-        assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
+        bool exact;
+        const struct rank rank = rank_of(core, "i700+400", 2, &exact);
         if (policy_needs_workload(kind))
-            assert_int_equal(best->rank.charge_milli, 1100);
-        cluster_ask_done(&asked);
+            assert_int_equal(rank.charge_milli, 1100);
     }
     workload_unref(workload);
 }
@@ -299,61 +296,62 @@ CORE_TEST(host__stays_with_its_node)
  * What is too large to be judged whole
  */
 
-/* 30 containers on 16 half full GPUs: far more layouts than are judged. */
+/* "90+90+70+...": so many containers */
+static const char *many_of(struct core_fixture *core, uint32_t count, uint32_t (*milli)(uint32_t))
+{
+    const char *words = arena_printf(&core->arena, "%u", milli(0));
+    for (uint32_t i = 1; i < count; i++)
+        words = arena_printf(&core->arena, "%s+%u", words, milli(i));
+    return words;
+}
+
+static uint32_t two_sizes(uint32_t i)
+{
+    return i % 7 < 3 ? 90 : 70;
+}
+
+static uint32_t all_sizes(uint32_t i)
+{
+    return 10 + i;
+}
+
+static void show_node(struct core_fixture *core, uint32_t gpus, uint32_t milli, uint32_t step_milli)
+{
+    struct core_gpu gpu[GPUS_PER_NODE_MAX];
+    for (uint32_t i = 0; i < gpus; i++)
+        gpu[i] = (struct core_gpu){.index = i, .milli = milli + i * step_milli};
+    assert_int_equal(core_node(core, "n-0", gpu, gpus), VERDICT_OK);
+}
+
+/* 30 containers on 16 half full GPUs: far more layouts than are scored. */
 CORE_TEST(score__falls_back_to_the_search_above_layouts_max)
 {
-    char many[30 * 4] = "";
-    struct core_gpu gpu[16];
-    struct asked asked;
-    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
-        gpu[i] = (struct core_gpu){.index = i, .milli = 500 + 10 * i};
-    assert_int_equal(core_node(core, "n-0", gpu, ARRAY_LEN(gpu)), VERDICT_OK);
-    for (uint32_t i = 0; i < 30; i++)
-        (void)snprintf(many + strlen(many), sizeof many - strlen(many), "%s%u", i > 0 ? "+" : "",
-                       i % 7 < 3 ? 90 : 70);
+    const char *many = many_of(core, 30, two_sizes);
     static const enum policy_kind kinds[] = {POLICY_FGD, POLICY_ROLLOUT, POLICY_SPREAD,
                                              POLICY_FIRSTFIT};
+    bool exact;
+    show_node(core, 16, 500, 10);
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         cluster_set_policy(core, kinds[i], SHAPES);
-        cluster_ask(&asked, core, core_request(core, many), NULL);
-        assert_int_equal(asked.answer.candidates, 1);
-        const struct candidate *best = &asked.answer.candidate[0];
-        assert_int_equal(best->placement->parts, 30);
-        assert_int_equal(best->rank.exact, kinds[i] == POLICY_FIRSTFIT);
-        assert_int_equal(best->placement->exact, best->rank.exact);
-        assert_int_equal(best->rank.judged, policy_needs_workload(kinds[i]) ? LAYOUTS_MAX + 1 : 0);
-        cluster_ask_done(&asked);
+        const struct rank rank = rank_of(core, many, 30, &exact);
+        assert_int_equal(rank.exact, kinds[i] == POLICY_FIRSTFIT);
+        assert_int_equal(exact, rank.exact);
+        assert_int_equal(rank.judged, policy_needs_workload(kinds[i]) ? LAYOUTS_MAX + 1 : 0);
         /* one container, whose four parts have 1,820 places */
-        cluster_ask(&asked, core, core_request(core, "400x4"), NULL);
-        best = &asked.answer.candidate[0];
-        assert_int_equal(best->placement->parts, 4);
-        assert_int_equal(best->rank.exact, !policy_needs_workload(kinds[i]));
-        assert_int_equal(best->placement->exact, best->rank.exact);
-        cluster_ask_done(&asked);
+        assert_int_equal(rank_of(core, "400x4", 4, &exact).exact, !policy_needs_workload(kinds[i]));
+        assert_int_equal(exact, !policy_needs_workload(kinds[i]));
     }
 }
 
 /* 17 rows on 64 GPUs: more cells than a walk has. */
 CORE_TEST(score__takes_the_greedy_placement_above_cells_max)
 {
-    char many[17 * 4] = "";
-    struct core_gpu gpu[GPUS_PER_NODE_MAX];
-    struct asked asked;
-    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
-        gpu[i] = (struct core_gpu){.index = i};
-    assert_int_equal(core_node(core, "n-0", gpu, ARRAY_LEN(gpu)), VERDICT_OK);
-    for (uint32_t i = 0; i < 17; i++)
-        (void)snprintf(many + strlen(many), sizeof many - strlen(many), "%s%u", i > 0 ? "+" : "",
-                       10 + i);
+    const char *many = many_of(core, 17, all_sizes);
+    bool exact;
+    show_node(core, GPUS_PER_NODE_MAX, 0, 0);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
         cluster_set_policy(core, kind, SHAPES);
-        cluster_ask(&asked, core, core_request(core, many), NULL);
-        assert_int_equal(asked.answer.candidates, 1);
-        const struct candidate *best = &asked.answer.candidate[0];
-        assert_int_equal(best->placement->parts, 17);
-        assert_int_equal(best->rank.charge_milli, best->placement->charge_milli);
-        assert_int_equal(best->rank.judged, policy_needs_workload(kind));
-        cluster_ask_done(&asked);
+        assert_int_equal(rank_of(core, many, 17, &exact).judged, policy_needs_workload(kind));
     }
 }
 

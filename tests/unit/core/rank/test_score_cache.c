@@ -17,6 +17,32 @@
  * What is remembered of nodes
  */
 
+static struct score_cache *cache; /* of the test that runs */
+
+static int set_up(void **state)
+{
+    cache = score_cache_new();
+    return core_set_up(state);
+}
+
+static int tear_down(void **state)
+{
+    score_cache_free(cache);
+    return core_tear_down(state);
+}
+
+#define CACHE_TEST(name) TEST_WITH(name, struct core_fixture *core, set_up, tear_down)
+
+/* Returns how many candidates the question has. */
+static uint32_t ask_once(struct core_fixture *core, const struct request *request)
+{
+    struct asked asked;
+    cluster_ask(&asked, core, request, cache);
+    const uint32_t candidates = asked.answer.candidates;
+    cluster_ask_done(&asked);
+    return candidates;
+}
+
 static void other_prices(struct core_fixture *core, int64_t price)
 {
     const struct policy_context *former = core->ledger->context;
@@ -29,8 +55,7 @@ static void other_prices(struct core_fixture *core, int64_t price)
 }
 
 /* The answer is that of one who remembers nothing. */
-static void assert_right(struct core_fixture *core, struct score_cache *cache,
-                         const struct request *request)
+static void assert_right(struct core_fixture *core, const struct request *request)
 {
     struct asked with;
     struct asked without;
@@ -42,11 +67,10 @@ static void assert_right(struct core_fixture *core, struct score_cache *cache,
 }
 
 /* What is remembered holds for all nodes, and the answer is the right one. */
-static void assert_remembered(struct core_fixture *core, struct score_cache *cache,
-                              const char *wanted)
+static void assert_remembered(struct core_fixture *core, const char *wanted)
 {
     const struct score_cache_counts before = score_cache_counts(cache);
-    assert_right(core, cache, core_request(core, wanted));
+    assert_right(core, core_request(core, wanted));
     assert_int_equal(score_cache_counts(cache).made, before.made);
     assert_int_equal(score_cache_counts(cache).found, before.found + NODES);
 }
@@ -55,7 +79,7 @@ static void assert_remembered(struct core_fixture *core, struct score_cache *cac
  * Two losses on each node: with and without the place of a pod of two GPUs. On every other node the
  * idle GPUs come first.
  */
-CORE_TEST(score_cache__remembers_all_nodes_of_a_question)
+CACHE_TEST(score_cache__remembers_all_nodes_of_a_question)
 {
     static const char *const wanted[] = {"250", "1000"};
     const struct core_gpu gpu[] = {{.index = 0}, {.index = 1}, {.index = 2}, {.index = 3}};
@@ -72,41 +96,33 @@ CORE_TEST(score_cache__remembers_all_nodes_of_a_question)
     }
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     for (uint32_t i = 0; i < ARRAY_LEN(wanted); i++) {
-        struct score_cache *cache = score_cache_new();
+        score_cache_free(cache);
+        cache = score_cache_new();
         cluster_ask(&first, core, core_request(core, wanted[i]), cache);
         assert_int_equal(score_cache_counts(cache).made, NODES);
         assert_int_equal(first.answer.candidate[0].rank.judged, i == 0 ? 3 : 1);
         cluster_ask_done(&first);
-        assert_remembered(core, cache, wanted[i]);
+        assert_remembered(core, wanted[i]);
         /* Other prices are another policy context; what is remembered holds. */
         other_prices(core, 1234);
-        assert_remembered(core, cache, wanted[i]);
+        assert_remembered(core, wanted[i]);
         other_prices(core, 0);
-        assert_remembered(core, cache, wanted[i]);
-        score_cache_free(cache);
+        assert_remembered(core, wanted[i]);
     }
 }
 
-CORE_TEST(score_cache__remembers_refusals)
+CACHE_TEST(score_cache__remembers_refusals)
 {
-    struct score_cache *cache = score_cache_new();
-    struct asked asked;
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
-    for (uint32_t turn = 0; turn < 2; turn++) {
-        cluster_ask(&asked, core, cluster_shape(core, 5),
-                    cache); /* 4 GPUs: a quarter of the nodes */
-        assert_int_equal(asked.answer.candidates, NODES / GPUS);
-        cluster_ask_done(&asked);
-    }
+    for (uint32_t turn = 0; turn < 2; turn++) /* 4 GPUs: a quarter of the nodes */
+        assert_int_equal(ask_once(core, cluster_shape(core, 5)), NODES / GPUS);
     assert_int_equal(score_cache_counts(cache).made, NODES);
     assert_int_equal(score_cache_counts(cache).found, NODES);
-    score_cache_free(cache);
 }
 
-CORE_TEST(score_cache__separates_policies_and_seeds)
+CACHE_TEST(score_cache__separates_policies_and_seeds)
 {
-    struct score_cache *cache = score_cache_new();
     struct workload *workload = cluster_workload(core, SHAPES);
     cluster_show(core, false);
     static const struct {
@@ -120,46 +136,33 @@ CORE_TEST(score_cache__separates_policies_and_seeds)
             ledger_set_policy_context(core->ledger,
                                       context); /* another object, which says the same */
             policy_context_unref(context);
-            assert_right(core, cache, cluster_shape(core, 3));
+            assert_right(core, cluster_shape(core, 3));
         }
     }
     assert_int_equal(score_cache_counts(cache).found, 4 * NODES);
     workload_unref(workload);
-    score_cache_free(cache);
 }
 
-CORE_TEST(score_cache__is_unused_by_policies_without_scores)
+CACHE_TEST(score_cache__is_unused_by_policies_without_scores)
 {
-    struct score_cache *cache = score_cache_new();
-    struct asked asked;
     cluster_set_policy(core, POLICY_FGD, SHAPES);
-    cluster_ask(&asked, core, cluster_shape(core, 0), cache); /* before there is any node */
-    assert_int_equal(asked.answer.verdict, FILTER_NONE);
-    cluster_ask_done(&asked);
+    assert_int_equal(ask_once(core, cluster_shape(core, 0)), 0); /* before there is any node */
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_SPREAD, SHAPES);
-    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
-    cluster_ask_done(&asked);
+    assert_int_equal(ask_once(core, cluster_shape(core, 0)), NODES);
     ledger_set_policy_context(core->ledger, NULL);
-    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
-    assert_int_equal(asked.answer.candidates, NODES);
-    cluster_ask_done(&asked);
+    assert_int_equal(ask_once(core, cluster_shape(core, 0)), NODES);
     assert_int_equal(score_cache_counts(cache).made, 0);
     cluster_set_policy(core, POLICY_FGD, SHAPES);
-    cluster_ask(&asked, core, cluster_shape(core, 8),
-                cache); /* several containers are judged, not remembered */
-    cluster_ask_done(&asked);
-    cluster_ask(&asked, core, cluster_shape(core, 8), cache);
-    cluster_ask_done(&asked);
+    for (uint32_t turn = 0; turn < 2; turn++) /* several containers are scored, not remembered */
+        (void)ask_once(core, cluster_shape(core, 8));
     assert_int_equal(score_cache_counts(cache).made, 2 * NODES);
     assert_int_equal(score_cache_counts(cache).found, 0);
-    score_cache_free(cache);
 }
 
 /* A Node object that the ledger does not know, in the question itself. */
-CORE_TEST(score_cache__scores_an_unknown_node_each_time)
+CACHE_TEST(score_cache__scores_an_unknown_node_each_time)
 {
-    struct score_cache *cache = score_cache_new();
     const struct core_gpu gpu = {.index = 0, .mib = 16000};
     struct node *node = node_from_inventory(core_inventory(core, "new", "uid", &gpu, 1), NULL,
                                             ledger_names(core->ledger));
@@ -179,16 +182,14 @@ CORE_TEST(score_cache__scores_an_unknown_node_each_time)
     }
     node_unref(node);
     cluster_ask_done(&asked);
-    score_cache_free(cache);
 }
 
 /*
  * The names of such a node end with the question, and those of the next one may come to lie in the
  * same place: here the model at one address is another one from the second question on.
  */
-CORE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
+CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
 {
-    struct score_cache *cache = score_cache_new();
     struct names *names = names_new();
     const struct core_gpu gpu = {.index = 0, .mib = 16000};
     struct inventory *inventory = core_inventory(core, "new", "uid", &gpu, 1);
@@ -225,7 +226,6 @@ CORE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     node_unref(node);
     names_free(names);
     cluster_ask_done(&asked);
-    score_cache_free(cache);
 }
 
 /*
@@ -233,8 +233,7 @@ CORE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
  */
 
 /* The same idle GPU for the same work, whether it was remembered or not. */
-static void assert_idle(struct score_cache *cache, const struct workload *workload,
-                        const struct remaining *remaining)
+static void assert_idle(const struct workload *workload, const struct remaining *remaining)
 {
     uint64_t work[] = {1, 1};
     assert_int_equal(score_cache_idle(cache, workload, remaining, &work[0]),
@@ -242,82 +241,79 @@ static void assert_idle(struct score_cache *cache, const struct workload *worklo
     assert_int_equal(work[0], work[1]);
 }
 
-static void note_idle(struct score_cache *cache, const struct workload *workload,
-                      const struct remaining *remaining, bool found)
+static void note_idle(const struct workload *workload, const struct remaining *remaining,
+                      bool found)
 {
     const struct score_cache_counts before = score_cache_counts(cache);
-    assert_idle(cache, workload, remaining);
+    assert_idle(workload, remaining);
     const struct score_cache_counts after = score_cache_counts(cache);
     assert_int_equal(after.idle_found - before.idle_found, found);
     assert_int_equal(after.idle_made - before.idle_made, !found);
 }
 
-CORE_TEST(score_cache_idle__rolls_equal_room_out_once)
+CACHE_TEST(score_cache_idle__rolls_equal_room_out_once)
 {
-    struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     cluster_ask(&asked, core, cluster_shape(core, 0), cache);
     const struct workload *workload = asked.snapshot->context->workload;
-    struct remaining remaining = {.host = {8000, 900},
-                                  .gpus = 3,
-                                  .free_milli = 1500,
-                                  .total_milli = 3000,
-                                  .free = {300, 1000, 200},
-                                  .kinds = score_cache_kinds(cache)->kind};
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
-    const struct remaining other_order = {.host = {8000, 900},
-                                          .gpus = 3,
-                                          .free_milli = 1500,
-                                          .total_milli = 3000,
-                                          .free = {1000, 200, 300},
-                                          .kinds = remaining.kinds};
-    note_idle(cache, workload, &other_order, true);
-    remaining.kind[0] = remaining.kind[1] = remaining.kind[2] = 1;
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
-    remaining.host.cpu_milli = 7000;
-    note_idle(cache, workload, &remaining, false);
-    remaining.host.memory_mib = 800;
-    note_idle(cache, workload, &remaining, false);
-    remaining.free[0] = 299;
-    remaining.free_milli--;
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
-    remaining.free[2] = 0; /* not the same as one GPU less */
-    remaining.free_milli -= 200;
-    note_idle(cache, workload, &remaining, false);
-    remaining.gpus = 2;
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
-    remaining.gpus = 1;
-    remaining.kind[0] = 1;
-    remaining.kind[1] = 0;
-    remaining.free_milli = 299;
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
-    remaining.gpus = 0;
-    remaining.free_milli = 0;
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
-    remaining.host = (struct host){0, 0};
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
+    const struct gpu_kind *kinds = score_cache_kinds(cache)->kind;
+    /* Each differs from all before it, except in the order of its GPUs. */
+    const struct remaining row[] = {
+        {.host = {8000, 900}, .gpus = 3, .free_milli = 1500, .free = {300, 1000, 200}},
+        {.host = {8000, 900}, .gpus = 3, .free_milli = 1500, .free = {1000, 200, 300}},
+        {.host = {8000, 900},
+         .gpus = 3,
+         .free_milli = 1500,
+         .free = {300, 1000, 200},
+         .kind = {1, 1, 1}},
+        {.host = {7000, 900},
+         .gpus = 3,
+         .free_milli = 1500,
+         .free = {300, 1000, 200},
+         .kind = {1, 1, 1}},
+        {.host = {7000, 800},
+         .gpus = 3,
+         .free_milli = 1500,
+         .free = {300, 1000, 200},
+         .kind = {1, 1, 1}},
+        {.host = {7000, 800},
+         .gpus = 3,
+         .free_milli = 1499,
+         .free = {299, 1000, 200},
+         .kind = {1, 1, 1}},
+        /* a GPU without free milli is not one GPU less */
+        {.host = {7000, 800},
+         .gpus = 3,
+         .free_milli = 1299,
+         .free = {299, 1000, 0},
+         .kind = {1, 1, 1}},
+        {.host = {7000, 800}, .gpus = 2, .free_milli = 1299, .free = {299, 1000}, .kind = {1, 1}},
+        {.host = {7000, 800}, .gpus = 1, .free_milli = 299, .free = {299, 1000}, .kind = {1}},
+        {.host = {7000, 800}, .free = {299}},
+        {.host = {0, 0}, .free = {299}},
+    };
+    for (uint32_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct remaining remaining = row[i];
+        remaining.kinds = kinds;
+        remaining.total_milli = 3000;
+        note_idle(workload, &remaining, i == 1);
+        note_idle(workload, &remaining, true);
+    }
+    struct remaining remaining = {
+        .host = {0, 800}, .total_milli = 3000, .free = {299}, .kinds = kinds, .kind = {1}};
     remaining.gpus = 1; /* enough of them to fall on the same entries now and then */
     remaining.free_milli = 299;
     for (uint32_t i = 1; i < 3000; i++) {
         remaining.host.cpu_milli = 10 * i;
-        assert_idle(cache, workload, &remaining);
+        assert_idle(workload, &remaining);
     }
     cluster_ask_done(&asked);
-    score_cache_free(cache);
 }
 
-CORE_TEST(score_cache_idle__skips_large_and_mixed_room)
+CACHE_TEST(score_cache_idle__skips_large_and_mixed_room)
 {
-    struct score_cache *cache = score_cache_new();
     struct asked asked;
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
@@ -328,19 +324,18 @@ CORE_TEST(score_cache_idle__skips_large_and_mixed_room)
     remaining.free_milli = remaining.total_milli = 1600;
     for (uint32_t i = 0; i < 17; i++)
         remaining.free[i] = 100;
-    note_idle(cache, workload, &remaining, false);
-    note_idle(cache, workload, &remaining, true);
+    note_idle(workload, &remaining, false);
+    note_idle(workload, &remaining, true);
     const struct score_cache_counts before = score_cache_counts(cache);
     remaining.kind[15] = 1;
-    assert_idle(cache, workload, &remaining);
+    assert_idle(workload, &remaining);
     remaining.kind[15] = 0;
     remaining.gpus = 17;
     remaining.free_milli = remaining.total_milli = 1700;
-    assert_idle(cache, workload, &remaining);
+    assert_idle(workload, &remaining);
     assert_int_equal(score_cache_counts(cache).idle_found, before.idle_found);
     assert_int_equal(score_cache_counts(cache).idle_made, before.idle_made);
     cluster_ask_done(&asked);
-    score_cache_free(cache);
 }
 
 /*
@@ -348,12 +343,10 @@ CORE_TEST(score_cache_idle__skips_large_and_mixed_room)
  */
 
 /* Nodes of 1 to 24 GPUs, and classes of 2 to 33: each takes other places from each. */
-CORE_TEST(score_cache__survives_too_many_losses)
+CACHE_TEST(score_cache__survives_too_many_losses)
 {
     struct workload_class class[32];
     struct core_gpu gpu[2 * NODES];
-    struct score_cache *cache = score_cache_new();
-    struct asked with;
     for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
         gpu[i] = (struct core_gpu){.index = i};
     for (uint32_t i = 0; i < NODES; i++)
@@ -369,7 +362,7 @@ CORE_TEST(score_cache__survives_too_many_losses)
         for (uint32_t parts = 1; parts <= NODES; parts += 2) {
             struct request *request = core_request(core, "1000");
             request->want[0].parts = parts;
-            assert_right(core, cache, request);
+            assert_right(core, request);
         }
     /* What was full was forgotten, again and again; each time what came next was remembered. */
     const struct score_cache_counts counts = score_cache_counts(cache);
@@ -378,20 +371,18 @@ CORE_TEST(score_cache__survives_too_many_losses)
     for (uint32_t turn = 0; turn < 3; turn++) {
         struct request *request = core_request(core, "1000");
         request->want[0].parts = NODES - 1;
-        cluster_ask(&with, core, request, cache);
-        cluster_ask_done(&with);
+        (void)ask_once(core, request);
     }
     assert_true(score_cache_counts(cache).found >= counts.found + NODES);
-    score_cache_free(cache);
 }
 
-static void judge_node(const struct snapshot *snapshot, struct score_cache *cache,
+static void score_node(const struct snapshot *snapshot, struct score_cache *in,
                        const struct node *node, const struct request *request, struct rank *out)
 {
     const struct policy_question question = {
-        .context = snapshot->context, .cache = cache, .node = node};
+        .context = snapshot->context, .cache = in, .node = node};
     struct plan plan;
-    policy_begin(cache, snapshot, request);
+    policy_begin(in, snapshot, request);
     plan_init(&plan, request, snapshot->context);
     assert_int_equal(policy_score(&question, &plan, out), REASON_NONE);
 }
@@ -400,12 +391,11 @@ static void judge_node(const struct snapshot *snapshot, struct score_cache *cach
  * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
  * Between the two nobody asks about the requests that are asked about then.
  */
-CORE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
+CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
 {
     const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
     const struct request *request[] = {core_request(core, "300"), core_request(core, "500"),
                                        core_request(core, "200")};
-    struct score_cache *cache = score_cache_new();
     const struct node *object[2];
     struct rank first[ARRAY_LEN(request)];
     struct rank last;
@@ -417,13 +407,13 @@ CORE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
     object[1] = node_ref(ledger_node(core->ledger, TEXT("n")));
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     for (uint32_t r = 0; r < ARRAY_LEN(request); r++)
-        judge_node(snapshot, cache, object[0], request[r], &first[r]);
+        score_node(snapshot, cache, object[0], request[r], &first[r]);
     for (uint32_t i = 1; i <= UINT16_MAX; i++)
-        judge_node(snapshot, cache, object[i % 2], request[1], &last);
+        score_node(snapshot, cache, object[i % 2], request[1], &last);
     assert_int_equal(score_cache_counts(cache).found, 0);
     for (uint32_t r = 0; r < ARRAY_LEN(request); r++) {
-        judge_node(snapshot, cache, object[1], request[r], &last);
-        judge_node(snapshot, NULL, object[1], request[r], &alone);
+        score_node(snapshot, cache, object[1], request[r], &last);
+        score_node(snapshot, NULL, object[1], request[r], &alone);
         assert_memory_equal(last.key, alone.key, sizeof last.key);
         assert_memory_not_equal(last.key, first[r].key, sizeof last.key);
     }
@@ -431,19 +421,17 @@ CORE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
     snapshot_unref(snapshot);
     node_unref(object[0]);
     node_unref(object[1]);
-    score_cache_free(cache);
 }
 
 /*
  * 300 nodes of one GPU, each of which has less memory than the one before: a share of 50 milli is
  * raised to another one on each of them.
  */
-CORE_TEST(score_cache__survives_too_many_levels)
+CACHE_TEST(score_cache__survives_too_many_levels)
 {
     enum { LEVELS = 300, FIT = 255 }; /* with one more the table is full */
     struct request *request = core_request(core, "50");
     struct text *name = arena_array(&core->arena, LEVELS, sizeof *name);
-    struct score_cache *cache = score_cache_new();
     struct filter_answer with;
     struct filter_answer without;
     request->memory_mib = 16000;
@@ -476,17 +464,15 @@ CORE_TEST(score_cache__survives_too_many_levels)
     }
     assert_int_equal(score_cache_counts(cache).made, 2 * LEVELS + FIT);
     snapshot_unref(snapshot);
-    score_cache_free(cache);
 }
 
 /* 300 nodes, no two of whose GPUs are alike; pods of one class ask for memory. */
-CORE_TEST(score_cache__survives_too_many_gpu_kinds)
+CACHE_TEST(score_cache__survives_too_many_gpu_kinds)
 {
     enum { KINDS = 300 };
     struct workload_class class[2] = {{.parts = 1, .milli = 700, .share_mib = 805, .count = 1},
                                       {.parts = 1, .milli = 150, .count = 1}};
     struct text *name = xcalloc(KINDS, sizeof *name);
-    struct score_cache *cache = score_cache_new();
     struct workload *workload = workload_new(class, 2);
     struct policy_context *context = policy_context_new(POLICY_ROLLOUT, 0, workload);
     struct filter_answer answer;
@@ -522,43 +508,32 @@ CORE_TEST(score_cache__survives_too_many_gpu_kinds)
     arena_done(&arena);
     policy_context_unref(context);
     workload_unref(workload);
-    score_cache_free(cache);
     xfree(name);
 }
 
 /* More requests than are remembered, and a cluster that grows. */
-CORE_TEST(score_cache__evicts_the_oldest_request)
+CACHE_TEST(score_cache__evicts_the_oldest_request)
 {
-    struct score_cache *cache = score_cache_new();
-    struct asked asked;
     cluster_show(core, false);
     cluster_set_policy(core, POLICY_FGD, SHAPES);
     for (uint32_t turn = 0; turn < 2; turn++)
-        for (uint32_t i = 1; i <= 257; i++) {
-            cluster_ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)),
-                        cache);
-            cluster_ask_done(&asked);
-        }
+        for (uint32_t i = 1; i <= 257; i++)
+            (void)ask_once(core, core_request(core, arena_printf(&core->arena, "%u", i)));
     assert_int_equal(score_cache_counts(cache).found, 0);
     for (uint32_t i = 257; i > 2; i--) {
-        cluster_ask(&asked, core, core_request(core, arena_printf(&core->arena, "%u", i)), cache);
-        cluster_ask_done(&asked);
+        (void)ask_once(core, core_request(core, arena_printf(&core->arena, "%u", i)));
         assert_int_equal(score_cache_counts(cache).found, (258 - i) * NODES);
     }
     const size_t bytes = score_cache_counts(cache).bytes;
     for (uint32_t i = NODES; i < BOOK_NODES + 1; i++)
         cluster_show_node(core, i, 1, 0);
-    cluster_ask(&asked, core, cluster_shape(core, 0), cache);
-    cluster_ask_done(&asked);
-    assert_true(score_cache_counts(cache).bytes <
-                bytes); /* one request, for twice as many places */
-    score_cache_free(cache);
+    (void)ask_once(core, cluster_shape(core, 0)); /* one request, for twice as many places */
+    assert_true(score_cache_counts(cache).bytes < bytes);
     score_cache_free(NULL);
 }
 
-CORE_TEST(score_cache__stays_within_its_memory_limit)
+CACHE_TEST(score_cache__stays_within_its_memory_limit)
 {
-    struct score_cache *cache = score_cache_new();
     const size_t empty = score_cache_counts(cache).bytes;
     size_t bytes[3];
     cluster_set_policy(core, POLICY_FGD, SHAPES);
@@ -585,5 +560,4 @@ CORE_TEST(score_cache__stays_within_its_memory_limit)
             assert_int_equal(score_cache_counts(cache).bytes, bytes[2]);
         }
     }
-    score_cache_free(cache);
 }
