@@ -150,30 +150,6 @@ TEST(allocation__copies_its_facts)
     allocation_unref(made);
 }
 
-TEST(allocation__is_freed_by_the_last_unref)
-{
-    const struct share shares[] = {share("a", 0, "GPU-a", 300)};
-    const struct allocation *made = allocation_of(shares, 1);
-    assert_ptr_equal(allocation_ref(made), made);
-    allocation_unref(made);
-    assert_null(allocation_unsound(made)); /* still there */
-    allocation_unref(made);
-    allocation_unref(NULL);
-}
-
-TEST(allocation__needs_no_share_when_adopted)
-{
-    struct allocation_facts facts = facts_of(NULL, 0);
-    facts.origin = ORIGIN_ADOPTED;
-    facts.unplaced_milli = 300;
-    facts.held_gpus = 2;
-    const struct allocation *made = allocation_new(&facts);
-    assert_null(allocation_unsound(made));
-    assert_int_equal(made->charges, 0);
-    assert_int_equal(allocation_milli(made), 0);
-    allocation_unref(made);
-}
-
 TEST(charge__saturates_at_absurd_amounts)
 {
     struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
@@ -289,6 +265,7 @@ TEST(allocation__holds_its_names)
     names_sweep(names, SIZE_MAX / 4);
     assert_int_equal(names_count(names), 4);
     allocation_unref(made);
+    allocation_unref(NULL);
     names_sweep(names, SIZE_MAX / 4);
     assert_int_equal(names_count(names), 0);
     names_free(names);

@@ -114,20 +114,12 @@ TEST(remaining__contains_only_open_gpus)
     assert_memory_equal(remaining.kind, kind, sizeof kind);
     assert_ptr_equal(remaining.kinds, kinds.kind);
     assert_int_equal(kinds.count, 2); /* that of the closed GPU is not needed */
-}
 
-TEST(remaining__is_empty_for_a_closed_node)
-{
-    struct room room = {.gpus = 1, .closed = REASON_UNPLACED};
-    struct remaining remaining;
-    room.gpu[0] = gpu_of("A100", 1000, 100);
-
+    room.closed = REASON_UNPLACED;
     measure(&room, &remaining);
     assert_int_equal(remaining.gpus, 0);
     assert_int_equal(remaining.free_milli, 0);
     assert_int_equal(remaining.total_milli, 0);
-    assert_int_equal(remaining.host.cpu_milli, HOST_UNKNOWN);
-    assert_int_equal(remaining.host.memory_mib, HOST_UNKNOWN);
 }
 
 TEST(gpu_kind__is_shared_by_equal_model_milli_and_mib)
