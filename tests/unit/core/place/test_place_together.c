@@ -262,10 +262,8 @@ TEST(irregular_links__make_the_answer_inexact_when_steps_run_out)
 /* The lightest three come last: the least weight is found at once, and where it is first is not. */
 TEST(linked_search__is_inexact_until_rule_5_is_settled)
 {
-    struct want want = {.container = "c", .parts = 2, .milli = 100};
-    const struct request request = {.wants = 1, .want = &want};
-    struct placement found;
-    struct plan plan;
+    struct asking asking;
+    struct plan *plan = &asking.plan;
     struct room room;
     struct rank rank;
 
@@ -273,40 +271,38 @@ TEST(linked_search__is_inexact_until_rule_5_is_settled)
     link_islands(&room, 64);
     for (uint32_t i = 61; i < 64; i++)
         set_free(&room, i, 400);
-    plan_init(&plan, &request, NULL);
-    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+    assert_int_equal(place_evaluate(plan, &room, &rank), REASON_NONE);
     assert_true(rank.exact);
     assert_int_equal(rank.steps, 4 + 61 * 2 + 2); /* two at the leaf, two back; then by GPU */
-    plan.steps = 20;
-    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
+    plan->steps = 20;
+    assert_int_equal(place_evaluate(plan, &room, &rank), REASON_NONE);
     assert_false(rank.exact);
     assert_int_equal(rank.distance, DISTANCE_LINKED);
     assert_int_equal(rank.steps, 4 + 20);
-    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
-    assert_false(found.exact);
-    assert_int_equal(set_of(&found), one_gpu(61) | one_gpu(62));
-    plan.steps = 4; /* the last step finds that nothing is left */
-    assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
+    assert_int_equal(place_find(plan, &room, &rank, &asking.found), REASON_NONE);
+    assert_false(asking.found.exact);
+    assert_int_equal(set_of(&asking.found), one_gpu(61) | one_gpu(62));
+    plan->steps = 4; /* the last step finds that nothing is left */
+    assert_int_equal(place_evaluate(plan, &room, &rank), REASON_NONE);
     assert_int_equal(rank.left_milli, 600);
     assert_int_equal(rank.steps, 4 + 4);
 }
 
-/* A single GPU whose NUMA node is known joins nothing, but it is looked at. */
+/* A single GPU whose NUMA node is known joins nothing, but the search looks at it. */
 TEST(linked_search__looks_at_a_single_gpu_with_a_numa_node)
 {
-    struct want want = {.container = "c", .parts = 2, .milli = 100};
-    const struct request request = {.wants = 1, .want = &want};
-    struct plan plan;
+    struct asking asking;
     struct room room;
     struct rank rank;
 
-    plan_init(&plan, &request, NULL);
     for (uint32_t i = 0; i < 3; i++) {
         open_room(&room, 3);
         room.gpu[i].socket = 1;
-        assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
-        assert_int_equal(rank.distance, DISTANCE_ANYWHERE);
-        assert_true(rank.exact);
+        assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
+        assert_int_equal(asking.found.distance, DISTANCE_ANYWHERE);
+        assert_true(asking.found.exact);
+        assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_NONE);
         assert_true(rank.steps > 0);
     }
 }
@@ -314,6 +310,10 @@ TEST(linked_search__looks_at_a_single_gpu_with_a_numa_node)
 /* Several wants, and of all GPUs one pair is linked. */
 TEST(linked_search__finds_the_only_linked_pair)
 {
+    /* rows x GPUs is bounded, so 64 GPUs are searched only where b fits on two of them */
+    static const struct {
+        uint32_t gpus, first, small_milli;
+    } row[] = {{16, 14, GPU_MILLI}, {64, 0, 450}};
     struct want want[] = {{.container = "a", .parts = 2, .milli = 400},
                           {.container = "b", .parts = 2, .milli = 500}};
     const struct request request = {.wants = ARRAY_LEN(want), .want = want};
@@ -322,23 +322,19 @@ TEST(linked_search__finds_the_only_linked_pair)
     struct rank rank;
     struct room room;
 
-    open_room(&room, 16); /* rows x GPUs is bounded */
-    link(&room, 14, 15);
-    plan_init(&plan, &request, NULL);
-    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.distance, DISTANCE_LINKED);
-    for (uint32_t i = 0; i < found.parts; i++)
-        assert_int_equal(found.part[i].gpu, 14 + i % 2);
-    open_room(&room, 64);
-    link(&room, 0, 1);
-    for (uint32_t i = 2; i < 64; i++)
-        set_free(&room, i, 450); /* too small for b */
-    want[0].milli = 450;
-    plan_init(&plan, &request, NULL);
-    assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.distance, DISTANCE_LINKED);
-    for (uint32_t i = 0; i < found.parts; i++)
-        assert_int_equal(found.part[i].gpu, i % 2);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        open_room(&room, row[i].gpus);
+        link(&room, row[i].first, row[i].first + 1);
+        for (uint32_t g = 0; g < row[i].gpus; g++)
+            if (g / 2 != row[i].first / 2)
+                set_free(&room, g, row[i].small_milli);
+        plan_init(&plan, &request, NULL);
+        assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
+        assert_int_equal(found.distance, DISTANCE_LINKED);
+        for (uint32_t k = 0; k < found.parts; k++)
+            assert_int_equal(found.part[k].gpu, row[i].first + k % 2);
+        want[0].milli = 450;
+    }
 }
 
 /* A rule of a policy may demand what the pod does not. */

@@ -258,51 +258,38 @@ CACHE_TEST(score_cache_idle__rolls_equal_room_out_once)
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     cluster_ask(&asked, core, cluster_shape(core, 0), cache);
     const struct workload *workload = asked.snapshot->context->workload;
-    const struct gpu_kind *kinds = score_cache_kinds(cache)->kind;
-    /* Each differs from all before it, except in the order of its GPUs. */
-    const struct remaining row[] = {
-        {.host = {8000, 900}, .gpus = 3, .free_milli = 1500, .free = {300, 1000, 200}},
-        {.host = {8000, 900}, .gpus = 3, .free_milli = 1500, .free = {1000, 200, 300}},
-        {.host = {8000, 900},
-         .gpus = 3,
-         .free_milli = 1500,
-         .free = {300, 1000, 200},
-         .kind = {1, 1, 1}},
-        {.host = {7000, 900},
-         .gpus = 3,
-         .free_milli = 1500,
-         .free = {300, 1000, 200},
-         .kind = {1, 1, 1}},
-        {.host = {7000, 800},
-         .gpus = 3,
-         .free_milli = 1500,
-         .free = {300, 1000, 200},
-         .kind = {1, 1, 1}},
-        {.host = {7000, 800},
-         .gpus = 3,
-         .free_milli = 1499,
-         .free = {299, 1000, 200},
-         .kind = {1, 1, 1}},
-        /* a GPU without free milli is not one GPU less */
-        {.host = {7000, 800},
-         .gpus = 3,
-         .free_milli = 1299,
-         .free = {299, 1000, 0},
-         .kind = {1, 1, 1}},
-        {.host = {7000, 800}, .gpus = 2, .free_milli = 1299, .free = {299, 1000}, .kind = {1, 1}},
-        {.host = {7000, 800}, .gpus = 1, .free_milli = 299, .free = {299, 1000}, .kind = {1}},
-        {.host = {7000, 800}, .free = {299}},
-        {.host = {0, 0}, .free = {299}},
+    /* Each row differs from all before it, except in the order of its GPUs. */
+    static const struct {
+        struct host host;
+        uint32_t gpus;
+        uint16_t free_milli[3];
+        uint8_t kind; /* of all */
+    } row[] = {
+        {{8000, 900}, 3, {300, 1000, 200}, 0},
+        {{8000, 900}, 3, {1000, 200, 300}, 0}, /* in another order */
+        {{8000, 900}, 3, {300, 1000, 200}, 1},
+        {{7000, 900}, 3, {300, 1000, 200}, 1},
+        {{7000, 800}, 3, {300, 1000, 200}, 1},
+        {{7000, 800}, 3, {299, 1000, 200}, 1},
+        {{7000, 800}, 3, {299, 1000, 0}, 1}, /* a GPU without free milli is not one GPU less */
+        {{7000, 800}, 2, {299, 1000, 0}, 1},
+        {{7000, 800}, 1, {299, 1000, 0}, 1},
+        {{7000, 800}, 0, {299, 1000, 0}, 1},
+        {{0, 0}, 0, {299, 1000, 0}, 1},
     };
+    struct remaining remaining = {.total_milli = 3000, .kinds = score_cache_kinds(cache)->kind};
     for (uint32_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct remaining remaining = row[i];
-        remaining.kinds = kinds;
-        remaining.total_milli = 3000;
+        remaining.host = row[i].host;
+        remaining.gpus = row[i].gpus;
+        remaining.free_milli = 0;
+        for (uint32_t g = 0; g < 3; g++) {
+            remaining.free[g] = row[i].free_milli[g];
+            remaining.kind[g] = row[i].kind;
+            remaining.free_milli += g < row[i].gpus ? row[i].free_milli[g] : 0;
+        }
         note_idle(workload, &remaining, i == 1);
         note_idle(workload, &remaining, true);
     }
-    struct remaining remaining = {
-        .host = {0, 800}, .total_milli = 3000, .free = {299}, .kinds = kinds, .kind = {1}};
     remaining.gpus = 1; /* enough of them to fall on the same entries now and then */
     remaining.free_milli = 299;
     for (uint32_t i = 1; i < 3000; i++) {
