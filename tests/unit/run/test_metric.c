@@ -238,7 +238,7 @@ static void *scrape(void *arg)
     while (!atomic_load(&done)) {
         strbuf_reset(&out);
         metric_expose(&out, milligpud_metrics, METRIC_PLAIN);
-        /* At any moment buckets never fall, and the last one equals the count. */
+        /* Buckets never decrease, at any moment. */
         const char *at = strstr(out.data, "_bucket{verb=\"bind\"");
         unsigned long long last = 0;
         for (; at != NULL; at = strstr(at + 1, "_bucket{verb=\"bind\"")) {

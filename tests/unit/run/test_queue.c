@@ -24,7 +24,7 @@ TEST(queue__returns_items_in_order)
     struct queue *queue = queue_new(5);
     size_t next_in = 0;
     size_t next_out = 0;
-    for (int round = 0; round < 50; round++) { /* around the ring many times */
+    for (int round = 0; round < 50; round++) { /* many times around the buffer */
         for (int i = 0; i < 1 + round % 5; i++)
             if (queue_put(queue, &item[next_in % 16]))
                 next_in++;
@@ -93,13 +93,13 @@ static void *close_soon(void *arg)
 
 TEST(queue_take__is_woken_by_wake_put_and_close)
 {
-    void *(*const tell[])(void *) = {wake_soon, put_soon, close_soon};
+    void *(*const act[])(void *) = {wake_soon, put_soon, close_soon};
     const size_t gets[] = {0, 1, 0};
-    for (size_t i = 0; i < ARRAY_LEN(tell); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(act); i++) {
         struct queue *queue = queue_new(1);
         pthread_t thread;
         void *taken[1];
-        assert_int_equal(pthread_create(&thread, NULL, tell[i], queue), 0);
+        assert_int_equal(pthread_create(&thread, NULL, act[i], queue), 0);
         const int64_t start = clock_ns();
         assert_int_equal(queue_take(queue, taken, 1, 10 * PATIENCE_MS), gets[i]);
         assert_true(clock_ns() - start < patience_ns);
@@ -131,7 +131,7 @@ static void *put_more(void *arg)
     return queue_put_below(arg, &item[2], 1, share) ? &item[2] : NULL;
 }
 
-/* The last item may be larger than what is left. */
+/* The last item may be larger than the bytes left. */
 TEST(queue_put_below__waits_while_too_many_bytes_are_queued)
 {
     const struct queue_share share = {4, 1000};

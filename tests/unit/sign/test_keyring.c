@@ -1,4 +1,4 @@
-/* A key signs when those who verify know it, and stays known while they need it. */
+/* A key signs when verifiers know it, and stays published while they need it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,28 +160,26 @@ SCENE_TEST(next_key__signs_two_minutes_after_publication)
     has(scene, "signing next");
     assert_int_equal(stat(scene->next, &is), 0);
     assert_int_equal(is.st_mode & 0777U, 0600);
-    char first[KEY_ID_BYTES];
-    char second[KEY_ID_BYTES];
-    memcpy(first, scene->key[0].id, sizeof first);
-    memcpy(second, scene->key[1].id, sizeof second);
-    pass(scene, 10 * KEY_WAIT_MS); /* unpublished, it never does */
-    signs(scene, first);
+    const struct key_entry first = scene->key[0];
+    const struct key_entry second = scene->key[1];
+    pass(scene, 10 * KEY_WAIT_MS); /* an unpublished key never signs */
+    signs(scene, first.id);
     publish(scene);
     pass(scene, KEY_WAIT_MS - 1);
     publish(scene); /* again: that begins nothing anew */
     has(scene, "signing next");
-    signs(scene, first);
+    signs(scene, first.id);
     pass(scene, 1);
     has(scene, "signing retiring");
-    signs(scene, second);
-    assert_string_equal(scene->key[1].id, first);
+    signs(scene, second.id);
+    assert_string_equal(scene->key[1].id, first.id);
     assert_int_equal(scene->key[1].due_ms, scene->now.now_ms + KEY_RETIRE_WAITS * KEY_WAIT_MS);
     assert_int_equal(stat(scene->file, &is), 0);
     assert_int_equal(is.st_mode & 0777U, 0600);
     open_again(scene);
     has(scene, "signing retiring");
-    signs(scene, second);
-    assert_int_equal(keyring_forget(scene->keyring, first, &scene->err), 0);
+    signs(scene, second.id);
+    assert_int_equal(keyring_forget(scene->keyring, first.id, &scene->err), 0);
     has(scene, "signing");
     open_again(scene);
     has(scene, "signing");
@@ -223,7 +221,7 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(chmod(to, 0600), 0);
 }
 
-/* At each of its two steps on disk. */
+/* The crash is after the list was written and before the files were renamed. */
 SCENE_TEST(keyring_open__completes_a_replacement_after_a_crash)
 {
     char kept[120];
@@ -233,8 +231,7 @@ SCENE_TEST(keyring_open__completes_a_replacement_after_a_crash)
     replace(scene);
     publish(scene);
     has(scene, "signing next");
-    char second[KEY_ID_BYTES];
-    memcpy(second, scene->key[1].id, sizeof second);
+    const struct key_entry second = scene->key[1];
     copy_file(scene->file, kept);
     pass(scene, KEY_WAIT_MS);
     /* The list is new, and the files are those of before. */
@@ -242,20 +239,19 @@ SCENE_TEST(keyring_open__completes_a_replacement_after_a_crash)
     assert_int_equal(rename(kept, scene->file), 0);
     open_again(scene);
     has(scene, "signing retiring");
-    signs(scene, second);
+    signs(scene, second.id);
 }
 
 SCENE_TEST(keyring_open__keeps_the_public_key_of_a_replaced_file)
 {
     publish(scene);
     has(scene, "signing");
-    char first[KEY_ID_BYTES];
-    memcpy(first, scene->key[0].id, sizeof first);
+    const struct key_entry first = scene->key[0];
     assert_int_equal(unlink(scene->file), 0);
     for (int i = 0; i < 2; i++) {
         open_again(scene);
         has(scene, "next retiring");
-        assert_string_equal(scene->key[1].id, first);
+        assert_string_equal(scene->key[1].id, first.id);
     }
     publish(scene);
     has(scene, "signing retiring");
@@ -288,37 +284,45 @@ SCENE_TEST(keyring_replace__refuses_more_than_keyring_max)
 }
 
 /* A folder in place of the list: nothing can be written there. */
-SCENE_TEST(keyring__keeps_its_state_when_the_list_cannot_be_written)
+static void block_list(struct scene *scene)
 {
+    (void)unlink(scene->list);
     assert_int_equal(mkdir(scene->list, 0700), 0);
-    scene->count = keyring_list(scene->keyring, scene->key);
-    assert_true(keyring_published(scene->keyring, scene->key, 1, scene->now, &scene->err) < 0);
-    has(scene, "next");
-    assert_int_equal(rmdir(scene->list), 0);
-    publish(scene);
-    assert_int_equal(unlink(scene->list), 0);
-    assert_int_equal(mkdir(scene->list, 0700), 0);
-    assert_true(keyring_replace(scene->keyring, scene->now, &scene->err) < 0);
-    has(scene, "signing");
-    assert_int_equal(rmdir(scene->list), 0);
-    replace(scene);
-    publish(scene);
-    assert_int_equal(unlink(scene->list), 0);
-    assert_int_equal(mkdir(scene->list, 0700), 0);
-    scene->now.now_ms += KEY_WAIT_MS;
-    assert_true(keyring_step(scene->keyring, scene->now, &scene->err) < 0);
-    has(scene, "signing next");
-    assert_int_equal(rmdir(scene->list), 0);
-    pass(scene, 0);
-    has(scene, "signing retiring");
-    assert_int_equal(unlink(scene->list), 0);
-    assert_int_equal(mkdir(scene->list, 0700), 0);
-    assert_true(keyring_forget(scene->keyring, scene->key[1].id, &scene->err) < 0);
-    has(scene, "signing retiring");
+}
+
+static void unblock_list(struct scene *scene)
+{
     assert_int_equal(rmdir(scene->list), 0);
 }
 
-/* Then its file is in its place already, and FILE.next is gone. */
+SCENE_TEST(keyring__keeps_its_state_when_the_list_cannot_be_written)
+{
+    block_list(scene);
+    scene->count = keyring_list(scene->keyring, scene->key);
+    assert_true(keyring_published(scene->keyring, scene->key, 1, scene->now, &scene->err) < 0);
+    has(scene, "next");
+    unblock_list(scene);
+    publish(scene);
+    block_list(scene);
+    assert_true(keyring_replace(scene->keyring, scene->now, &scene->err) < 0);
+    has(scene, "signing");
+    unblock_list(scene);
+    replace(scene);
+    publish(scene);
+    block_list(scene);
+    scene->now.now_ms += KEY_WAIT_MS;
+    assert_true(keyring_step(scene->keyring, scene->now, &scene->err) < 0);
+    has(scene, "signing next");
+    unblock_list(scene);
+    pass(scene, 0);
+    has(scene, "signing retiring");
+    block_list(scene);
+    assert_true(keyring_forget(scene->keyring, scene->key[1].id, &scene->err) < 0);
+    has(scene, "signing retiring");
+    unblock_list(scene);
+}
+
+/* The file is in its place already then, and FILE.next is gone. */
 SCENE_TEST(next_key__signs_only_after_its_move_is_synced)
 {
     disk_install();

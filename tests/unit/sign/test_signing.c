@@ -1,4 +1,4 @@
-/* Keys are made once and kept to themselves; whatever is not signed is believed by nobody. */
+/* A key file is created once and stays private; facts without a good signature are refused. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -83,6 +83,13 @@ static struct signing_key *open_key(struct fixture *fixture)
     return key;
 }
 
+/* The key of the RFC, from a file. */
+static struct signing_key *open_rfc_key(struct fixture *fixture)
+{
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
+    return open_key(fixture);
+}
+
 static void refused(struct fixture *fixture, enum err_code code, const char *part)
 {
     struct signing_key *key = NULL;
@@ -129,8 +136,7 @@ FIXTURE_TEST(signing_sign__agrees_with_rfc_8032)
     char again[SIGNATURE_TEXT_BYTES];
     char id[KEY_ID_BYTES];
 
-    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
-    struct signing_key *key = open_key(fixture);
+    struct signing_key *key = open_rfc_key(fixture);
     assert_string_equal(signing_key_public(key), rfc_public);
     /* By sha256sum and by openssl pkeyutl -sign -rawin, of the bytes that signing.h names. */
     assert_string_equal(signing_key_id(key), "39f713d0a644253f");
@@ -213,7 +219,7 @@ FIXTURE_TEST(signature__is_refused_after_any_changed_byte)
     signing_key_free(key);
 }
 
-/* The parts are told apart by a NUL: nothing may move from one to the next. */
+/* NULs separate the parts, so that no byte can move from one to the next. */
 FIXTURE_TEST(signature__binds_the_borders_of_its_parts)
 {
     const struct signed_facts a = {TEXT("uid"), TEXT("node"), TEXT("{}"), SIGNED_ALLOCATION};
@@ -230,7 +236,7 @@ FIXTURE_TEST(signature__binds_the_borders_of_its_parts)
     signing_key_free(key);
 }
 
-/* An agent may sign reports of its node, and nobody may make an allocation of one, or back. */
+/* An agent may sign reports of its node; a report must not pass as an allocation, or back. */
 FIXTURE_TEST(signature__is_good_for_one_kind_of_facts)
 {
     static const struct signed_facts report = {
@@ -238,8 +244,7 @@ FIXTURE_TEST(signature__is_good_for_one_kind_of_facts)
     struct signed_facts other = report;
     char text[SIGNATURE_TEXT_BYTES];
 
-    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
-    struct signing_key *key = open_key(fixture);
+    struct signing_key *key = open_rfc_key(fixture);
     assert_int_equal(signing_sign(key, &report, text, &fixture->err), 0);
     /* By openssl pkeyutl -sign -rawin, of the bytes that signing.h names. */
     assert_string_equal(

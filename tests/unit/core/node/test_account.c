@@ -64,7 +64,7 @@ TEST(account__names_the_remainder_by_its_obstacle)
         unsigned flags;
         uint32_t charged, unplaced;
         struct node_build build;
-        enum account_part part; /* of what is not charged */
+        enum account_part part; /* of the remainder */
     } row[] = {
         {GPU_UNHEALTHY, 300, 0, {0}, ACCOUNT_UNHEALTHY},
         {GPU_CORDONED, 0, 0, {0}, ACCOUNT_CORDONED},
@@ -262,7 +262,7 @@ static void draw_taints(struct node_scene *scene)
     scene->build.unusable = taints_close(taints != NULL ? &taints->facts : NULL, NULL);
 }
 
-/* One GPU: it lies in used, in reserved, and what is left of it in one part only. */
+/* One GPU: used, reserved, and its remainder in one part only. */
 static void adds_up(const struct node *node, const struct gpu *gpu, uint32_t *seen)
 {
     const uint64_t taken = (uint64_t)gpu->used_milli + gpu->reserved_milli;

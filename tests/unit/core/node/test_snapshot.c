@@ -279,7 +279,7 @@ SNAPSHOT_TEST(snapshot_next_change__finds_changes_at_page_and_book_edges)
     assert_true(changes > 3 * PAGE_NODES);
 }
 
-/* All snapshots share the index, so it names places that an older snapshot does not have. */
+/* All snapshots share the index, which names slots that an older snapshot does not have. */
 SNAPSHOT_TEST(snapshot__ignores_index_entries_of_later_books)
 {
     enum { LATER = 40 };
@@ -427,7 +427,7 @@ SNAPSHOT_TEST(ledger_publish__needs_no_new_index_to_hold_back_a_release)
     (void)core_reserve(core, "a", "node-1", "300");
     core_forget_undo(core);
     (void)core_step(core, COMMAND_RELEASE, "a");
-    assert_int_equal(core_do(core, &clock), VERDICT_OK); /* not about a node: nothing to hold */
+    assert_int_equal(core_do(core, &clock), VERDICT_OK); /* not of a node: nothing to hold */
     const struct change *const held[] = {&core->done[0], &core->done[1]};
     const struct snapshot *less = publish_without(core, held, 2);
     const struct snapshot *all = publish(core);
@@ -487,7 +487,7 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
     }
 }
 
-/* Ended pods take index space, too; the table of open pods is not growing at that point. */
+/* Ended pods take space in the index, too; the table of open pods is not growing at that point. */
 SNAPSHOT_TEST(open_index__is_rebuilt_when_full)
 {
     enum { ENDED = 100, ROOM = 768 - ENDED };

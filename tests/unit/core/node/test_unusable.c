@@ -1,4 +1,4 @@
-/* Nodes that kube-scheduler may not use, in the ledger and in what is said of it. */
+/* Nodes that kube-scheduler may not use, in the ledger and in its reports. */
 #include <stdio.h>
 #include <string.h>
 
@@ -199,7 +199,7 @@ CORE_TEST(node_bar__matches_the_labels_of_a_node)
     node_unref(node);
 }
 
-/* The first node of the ledger, too. */
+/* The loop over the nodes includes slot 0. */
 CORE_TEST(tolerations__apply_to_the_first_node)
 {
     struct tolerations *known = tolerations_new();
@@ -237,7 +237,7 @@ CORE_TEST(tolerations__open_and_close_nodes)
     assert_int_equal(node_of(core, "team")->unusable.why, USABLE);
     assert_int_equal(node_of(core, "bad")->unusable.why, UNUSABLE_CORDONED);
     assert_int_equal(idle_of(core), 3);
-    /* A Node that is shown meanwhile is judged by the same. */
+    /* The same tolerations apply to a Node that is shown later. */
     assert_int_equal(show(core, "new", &tainted), VERDICT_OK);
     assert_int_equal(node_of(core, "new")->unusable.why, USABLE);
     assert_int_equal(idle_of(core), 4);
@@ -313,7 +313,7 @@ CORE_TEST(unschedulable__counts_unusable_nodes_by_reason)
     assert_int_equal(unschedulable->bars, 1);
 }
 
-/* A cluster with a taint of its own for each node must not need a line for each. */
+/* A cluster with another taint on each node must not get a line for each. */
 CORE_TEST(unschedulable__counts_taints_beyond_the_limit_together)
 {
     enum { MORE = 3 };
@@ -336,7 +336,7 @@ CORE_TEST(unschedulable__counts_taints_beyond_the_limit_together)
     assert_int_equal(unschedulable_barred(unschedulable), UNSCHEDULABLE_BARS_MAX + MORE + 1);
 }
 
-/* Of as many nodes each: by their keys, and those of any key at the end. */
+/* Taints of equally many nodes are sorted by key; the sum of the others is last. */
 CORE_TEST(unschedulable__sorts_equal_taints_by_key)
 {
     const struct node_demands plain = {0};

@@ -177,7 +177,7 @@ static void link(struct room *room, uint32_t a, uint32_t b)
     room->gpu[b].peers |= (uint64_t)1 << a;
 }
 
-/* Islands, or any links; no NUMA node is known, or some are. */
+/* Islands or random links; NUMA nodes for none or some of the GPUs. */
 static void draw_topology(uint64_t *seed, struct setting *setting)
 {
     static const enum topology demand[] = {TOPOLOGY_ANY, TOPOLOGY_ANY, TOPOLOGY_NUMA,
@@ -443,7 +443,7 @@ struct profile {
 
 struct profiles {
     const struct setting *setting;
-    enum distance nearest;    /* farther ones are not told */
+    enum distance nearest;    /* farther ones are left out */
     uint32_t row[EACH_WANTS]; /* of each want */
     uint32_t count;
     struct profile profile[WAYS_MAX];
@@ -603,7 +603,7 @@ static void start(struct setting *setting, uint32_t gpus, uint32_t wants, uint32
             (struct want){.container = "c", .parts = parts, .milli = milli + w * step_milli};
 }
 
-/* Also where its GPUs are not looked at. */
+/* place_weigh_node() does not look at the GPUs. */
 TEST(place_weigh_node__returns_the_reason_of_a_closed_node)
 {
     static const enum reason reasons[] = {REASON_MIXED, REASON_PLUGIN, REASON_AGENT, REASON_NONE};
@@ -648,7 +648,7 @@ TEST(refusal__calls_a_gpu_of_unknown_size_absent)
     assert_int_equal(place_search(&setting.room, &setting.request, &placement), REASON_ABSENT);
 }
 
-/* However it was found, the result is a valid placement and its numbers are right. */
+/* The placement is valid, and its numbers are right. */
 static void check_written(const struct setting *setting, const struct placement *found)
 {
     uint32_t at = 0;

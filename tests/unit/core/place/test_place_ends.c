@@ -1,4 +1,4 @@
-/* The search for several containers: what it costs, where it ends, and what is said then. */
+/* The search for several containers: its steps, its limits, and the answers at these limits. */
 #include <stdio.h>
 #include <string.h>
 
@@ -42,7 +42,7 @@ static void forget_links(struct room *room)
     }
 }
 
-/* So many containers, each with two parts; milli differ, so that no two of them are equal. */
+/* Containers of two parts; their milli differ, so that no two are equal. */
 struct asking {
     struct want want[MANY];
     struct request request;
@@ -60,7 +60,7 @@ static void ask_pairs(struct asking *asking, uint32_t wants, uint32_t milli, uin
     plan_init(&asking->plan, &asking->request, NULL);
 }
 
-/* As near as linked it was not found: on one NUMA node, and then anywhere, was searched, too. */
+/* Linked GPUs were not found, so one NUMA node and then all GPUs were searched, too. */
 TEST(rank__sums_the_steps_of_each_distance)
 {
     struct asking asking;
@@ -105,7 +105,7 @@ TEST(rank__takes_one_step_per_distance_for_more_than_all_free)
     assert_true(rank.exact);
 }
 
-/* Rows x GPUs is bounded: of what is larger nobody says that there is no place. */
+/* Rows x GPUs is bounded: a larger request is unsearched, not refused. */
 TEST(search__leaves_a_request_above_cells_max_unsearched)
 {
     struct asking asking;
@@ -124,14 +124,14 @@ TEST(search__leaves_a_request_above_cells_max_unsearched)
     asking.plan.steps = ALL_STEPS;
     assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_NONE);
     assert_int_equal(rank.distance, DISTANCE_LINKED);
-    /* Without a demand it fits, and that nothing nearer does is not known. */
+    /* Without a demand it fits; whether a nearer placement does is unknown. */
     ask_pairs(&asking, MANY, 10, 1, TOPOLOGY_ANY);
     assert_int_equal(place_find(&asking.plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.distance, DISTANCE_ANYWHERE);
     assert_false(found.exact);
 }
 
-/* Equal wants are one row where they may lie anywhere, and two where each lies by itself. */
+/* Equal wants are one row where they may lie anywhere, and two where each needs linked GPUs. */
 TEST(place_any__writes_linked_placements_want_by_want)
 {
     struct asking asking;
@@ -155,7 +155,7 @@ TEST(place_any__writes_linked_placements_want_by_want)
     }
     assert_int_equal(parts[0], 2);
     assert_int_equal(parts[1], 2);
-    /* Anywhere: they are written as one row. */
+    /* Anywhere: place_any() writes them as one row. */
     forget_links(&room);
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_ANY);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
@@ -166,8 +166,8 @@ TEST(place_any__writes_linked_placements_want_by_want)
 }
 
 /*
- * Two GPUs that the containers fill to the last thousandth. Hardest first, that is found at once;
- * in the order of rule 5 the walk may end before.
+ * Two GPUs that the containers fill to the last milli. The search with the largest first finds that
+ * at once; the walk in the order of rule 5 may run out of steps before.
  */
 static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *seed)
 {
@@ -189,7 +189,7 @@ static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *se
     asking->plan.steps = ALL_STEPS;
 }
 
-/* The cost is known to be the least, and yet a layout of that cost may come first. */
+/* The cost is the least, and yet another layout of that cost may come first by rule 5. */
 TEST(policy_score_room__is_inexact_until_rule_5_is_settled)
 {
     const struct node_build build = {.name = atom("n"), .uid = atom("u"), .problem_text = atom("")};

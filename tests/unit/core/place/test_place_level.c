@@ -1,6 +1,6 @@
 /*
- * Prices and raised shares inside one node: what is found is compared with every possible place at
- * every possible amount, for one container and several, under every policy.
+ * Prices and raised shares inside one node, compared with every possible placement at every
+ * possible amount, for one container and several, under every policy.
  */
 #include <stdio.h>
 #include <string.h>
@@ -33,7 +33,7 @@ struct setting {
 
 static void draw_gpu(uint64_t *seed, struct gpu_room *out)
 {
-    /* Two cards of one price, one that only its memory tells of. */
+    /* Two cards have one price, and one is priced by its memory. */
     static const char *const model[] = {"T4", "Tesla-T4", "A100-SXM4-80GB", "L4", "card"};
     static const uint32_t mib[] = {0, 991, 997, 16384, 40960, 81920};
 
@@ -143,7 +143,7 @@ static void ask_oracle(const struct setting *setting, struct place_oracle *out)
  * Comparison
  */
 
-/* An amount that no share is below raises nothing, and no two raises give the same shares. */
+/* 0 if no share is below the amount. */
 static uint32_t raise_of(const struct place_oracle *oracle)
 {
     for (uint32_t w = 0; w < oracle->request->wants; w++)
@@ -238,17 +238,17 @@ TEST(level__is_the_lowest_price_and_the_smallest_raise)
 }
 
 /*
- * The steps and the doubts of every level, told by searches that know of none
+ * The steps and the exactness of every level, from searches without prices and raises
  */
 
-struct told {
+struct expected {
     enum reason why;
     struct rank rank;
     uint32_t raised;
     uint32_t on; /* the GPUs of the last attempt that fitted */
 };
 
-/* Prices and raises are unknown to it: shares of at least so many milli, on these GPUs. */
+/* Without prices and raises: shares of at least so many milli, on these GPUs. */
 static enum reason score_plainly(const struct setting *setting, uint32_t steps, uint32_t on,
                                  uint32_t raised, struct rank *out)
 {
@@ -286,8 +286,8 @@ static bool is_need(const struct setting *setting, uint32_t on, uint32_t milli)
     return false;
 }
 
-static void tell_amounts(const struct setting *setting, uint32_t steps, uint32_t on,
-                         struct told *out)
+static void expect_amounts(const struct setting *setting, uint32_t steps, uint32_t on,
+                           struct expected *out)
 {
     uint32_t least = GPU_MILLI;
 
@@ -311,12 +311,12 @@ static void tell_amounts(const struct setting *setting, uint32_t steps, uint32_t
     }
 }
 
-static void tell(const struct setting *setting, uint32_t steps, struct told *out)
+static void expect_level(const struct setting *setting, uint32_t steps, struct expected *out)
 {
     uint32_t dearest = 0;
     uint32_t price[GPUS] = {0};
 
-    tell_amounts(setting, steps, UINT32_MAX, out);
+    expect_amounts(setting, steps, UINT32_MAX, out);
     if (out->why != REASON_NONE || setting->book->prices_by == PRICES_OFF)
         return;
     for (uint32_t i = 0; i < setting->room.gpus; i++) {
@@ -327,7 +327,7 @@ static void tell(const struct setting *setting, uint32_t steps, struct told *out
         dearest = price[i] > dearest ? price[i] : dearest;
     }
     for (uint32_t tier = 1; tier < dearest; tier++) {
-        struct told cheaper;
+        struct expected cheaper;
         uint32_t on = 0;
         bool any = false;
         for (uint32_t i = 0; i < setting->room.gpus; i++) {
@@ -336,7 +336,7 @@ static void tell(const struct setting *setting, uint32_t steps, struct told *out
         }
         if (!any)
             continue;
-        tell_amounts(setting, steps, on, &cheaper);
+        expect_amounts(setting, steps, on, &cheaper);
         cheaper.rank.steps += out->rank.steps;
         cheaper.rank.exact = cheaper.rank.exact && out->rank.exact;
         if (cheaper.why == REASON_NONE) {
@@ -350,19 +350,20 @@ static void tell(const struct setting *setting, uint32_t steps, struct told *out
     out->rank.price = dearest;
 }
 
-/* Where: one more search, at the level that was found. Returns whether that one left no doubt. */
-static bool find_at_level(const struct setting *setting, struct plan *plan, const struct told *told)
+/* One more search, at the level that was found. Returns whether it was exact. */
+static bool find_at_level(const struct setting *setting, struct plan *plan,
+                          const struct expected *expected)
 {
     struct placement found;
     struct rank last;
     struct rank rank;
 
-    assert_int_equal(score_plainly(setting, plan->steps, told->on, told->raised, &last),
+    assert_int_equal(score_plainly(setting, plan->steps, expected->on, expected->raised, &last),
                      REASON_NONE);
     assert_int_equal(place_find(plan, &setting->room, &rank, &found), REASON_NONE);
-    assert_int_equal(rank.exact, told->rank.exact);
-    assert_int_equal(rank.steps, last.steps + (plan_has_levels(plan) ? told->rank.steps : 0));
-    assert_int_equal(rank.price, told->rank.price);
+    assert_int_equal(rank.exact, expected->rank.exact);
+    assert_int_equal(rank.steps, last.steps + (plan_has_levels(plan) ? expected->rank.steps : 0));
+    assert_int_equal(rank.price, expected->rank.price);
     return last.exact;
 }
 
@@ -374,7 +375,7 @@ TEST(level__sums_the_steps_and_inexactness_of_every_attempt)
     uint32_t raised = 0;
     for (int i = 0; i < walk_steps(3000, 1500); i++) {
         struct setting setting;
-        struct told told;
+        struct expected expected;
         struct rank rank;
         struct plan plan;
         draw_setting(&seed, POLICY_BINPACK, &setting);
@@ -386,19 +387,19 @@ TEST(level__sums_the_steps_and_inexactness_of_every_attempt)
             setting.want[w] = (struct want){
                 .container = "c", .parts = 1, .milli = 50 + 10 * draw_below(&seed, 40)};
         const uint32_t steps = 1 + draw_below(&seed, 80);
-        tell(&setting, steps, &told);
+        expect_level(&setting, steps, &expected);
         plan_init(&plan, &setting.request, setting.context);
         plan.steps = steps;
-        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), told.why);
-        assert_int_equal(rank.exact, told.rank.exact);
-        assert_int_equal(rank.steps, told.rank.steps);
-        if (told.why == REASON_NONE) {
-            assert_int_equal(rank.price, told.rank.price);
-            assert_int_equal(rank.raised_milli, told.raised);
-            assert_int_equal(rank.charge_milli, told.rank.charge_milli);
+        assert_int_equal(place_evaluate(&plan, &setting.room, &rank), expected.why);
+        assert_int_equal(rank.exact, expected.rank.exact);
+        assert_int_equal(rank.steps, expected.rank.steps);
+        if (expected.why == REASON_NONE) {
+            assert_int_equal(rank.price, expected.rank.price);
+            assert_int_equal(rank.raised_milli, expected.raised);
+            assert_int_equal(rank.charge_milli, expected.rank.charge_milli);
             inexact += !rank.exact;
-            raised += told.raised > 0;
-            before += find_at_level(&setting, &plan, &told) && !rank.exact;
+            raised += expected.raised > 0;
+            before += find_at_level(&setting, &plan, &expected) && !rank.exact;
         }
         setting_done(&setting);
     }
@@ -546,7 +547,7 @@ TEST(price__falls_back_to_the_highest_after_eight_tries)
     setting_done(&setting);
 }
 
-/* The slots are the same at both levels, and what is laid on them is not. */
+/* The slots are the same at both levels; the shares are not. */
 TEST(raise__is_searched_after_the_requested_size_failed)
 {
     struct arena arena;
@@ -571,7 +572,7 @@ TEST(raise__is_searched_after_the_requested_size_failed)
     setting_done(&setting);
 }
 
-/* A plan keeps some models; the others cost the same as if they were kept. */
+/* A plan caches some models; the price of the others is computed each time. */
 TEST(price__is_right_for_more_models_than_a_plan_caches)
 {
     struct plan plan;

@@ -1,29 +1,18 @@
 /*
  * The search takes the same steps to the same answers on every machine and in every build: filter,
- * bind and wake-up rely on it (I5). The test folds what the search sees and does for many questions
- * into one number. Whoever changes the search on purpose writes the new number here.
+ * bind and wake-up rely on it (I5). The test hashes the input and the steps of many searches into
+ * one number. A change of the search on purpose needs the new number here.
  */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
 
 #include "core/place/place_internal.h"
+#include "support/atoms.h"
+#include "support/draw.h"
 #include "support/test.h"
 
 enum { QUESTIONS = 700, EDGES = 500, EACH_STEPS = 300 };
-
-static struct names *names;
-
-static const struct atom *atom(const char *text)
-{
-    return names_intern(names, text_of(text));
-}
-
-static uint32_t draw(uint64_t *seed, uint32_t below)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(*seed >> 33) % below;
-}
 
 struct setting {
     struct room room;
@@ -40,63 +29,66 @@ static void draw_room(uint64_t *seed, uint32_t gpus, struct room *out)
     *out = (struct room){.gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++) {
         struct gpu_room *gpu = &out->gpu[i];
-        *gpu = (struct gpu_room){.milli = draw(seed, 5) == 0 ? 500 : GPU_MILLI,
-                                 .model = atom(model[draw(seed, ARRAY_LEN(model))])};
-        gpu->mib = draw(seed, 9) == 0 ? 0 : 997 + 1000 * draw(seed, 2);
-        gpu->free_milli = gpu->milli * (2 + draw(seed, 9)) / 10;
-        gpu->free_mib = gpu->mib * gpu->free_milli / gpu->milli / (draw(seed, 5) == 0 ? 2 : 1);
-        gpu->closed = draw(seed, 15) == 0 ? REASON_CORDONED : REASON_NONE;
+        *gpu = (struct gpu_room){.milli = draw_below(seed, 5) == 0 ? 500 : GPU_MILLI,
+                                 .model = atom(model[draw_below(seed, ARRAY_LEN(model))])};
+        gpu->mib = draw_below(seed, 9) == 0 ? 0 : 997 + 1000 * draw_below(seed, 2);
+        gpu->free_milli = gpu->milli * (2 + draw_below(seed, 9)) / 10;
+        gpu->free_mib =
+            gpu->mib * gpu->free_milli / gpu->milli / (draw_below(seed, 5) == 0 ? 2 : 1);
+        gpu->closed = draw_below(seed, 15) == 0 ? REASON_CORDONED : REASON_NONE;
         out->free_milli += gpu->closed == REASON_NONE ? gpu->free_milli : 0;
     }
 }
 
 static void draw_request(uint64_t *seed, uint32_t wants, struct setting *out)
 {
-    const bool alike = draw(seed, 2) == 0;
-    const uint32_t kinds = 1 + draw(seed, 3);
+    const bool alike = draw_below(seed, 2) == 0;
+    const uint32_t kinds = 1 + draw_below(seed, 3);
     const uint32_t most = wants > 12 ? 6 : 18;
 
     out->model[0] = "?100";
     out->request = (struct request){.want = out->want, .model = out->model, .wants = wants};
-    out->request.whole = draw(seed, 4) == 0 ? 1 + draw(seed, 2) : 0;
-    out->request.models = draw(seed, 4) == 0;
-    out->request.memory_mib = draw(seed, 5) == 0 ? 150 : 0;
+    out->request.whole = draw_below(seed, 4) == 0 ? 1 + draw_below(seed, 2) : 0;
+    out->request.models = draw_below(seed, 4) == 0;
+    out->request.memory_mib = draw_below(seed, 5) == 0 ? 150 : 0;
     for (uint32_t w = 0; w < wants; w++) {
-        out->want[w] = (struct want){.container = "c",
-                                     .kind = (enum container_kind)draw(seed, kinds),
-                                     .milli = 50 * (1 + draw(seed, most)),
-                                     .parts = draw(seed, 3) == 0 ? 1 + draw(seed, 3) : 1};
+        out->want[w] =
+            (struct want){.container = "c",
+                          .kind = (enum container_kind)draw_below(seed, kinds),
+                          .milli = 50 * (1 + draw_below(seed, most)),
+                          .parts = draw_below(seed, 3) == 0 ? 1 + draw_below(seed, 3) : 1};
         if (alike && w > 0)
-            out->want[w] = out->want[draw(seed, w)];
+            out->want[w] = out->want[draw_below(seed, w)];
     }
 }
 
 /* Sizes of one milli, memory used up to the last MiB, and the largest possible tables. */
 static void draw_edges(uint64_t *seed, struct setting *out)
 {
-    const bool large = draw(seed, 3) == 0;
-    const uint32_t wants = large ? 16 + draw(seed, 2) * draw(seed, 25) : 2 + draw(seed, 3);
+    const bool large = draw_below(seed, 3) == 0;
+    const uint32_t wants =
+        large ? 16 + draw_below(seed, 2) * draw_below(seed, 25) : 2 + draw_below(seed, 3);
 
-    out->room = (struct room){.gpus = large ? 64 : 1 + draw(seed, 5)};
+    out->room = (struct room){.gpus = large ? 64 : 1 + draw_below(seed, 5)};
     for (uint32_t i = 0; i < out->room.gpus; i++) {
         struct gpu_room *gpu = &out->room.gpu[i];
         *gpu = (struct gpu_room){.milli = GPU_MILLI, .model = atom("A100")};
-        gpu->mib = large ? 0 : 50 * (2 + draw(seed, 3)) * (1 + 9 * draw(seed, 2));
-        gpu->free_milli = 500 + draw(seed, 3);
-        gpu->free_mib = gpu->mib / 2 - draw(seed, 2);
+        gpu->mib = large ? 0 : 50 * (2 + draw_below(seed, 3)) * (1 + 9 * draw_below(seed, 2));
+        gpu->free_milli = 500 + draw_below(seed, 3);
+        gpu->free_mib = gpu->mib / 2 - draw_below(seed, 2);
         out->room.free_milli += gpu->free_milli;
     }
     out->request = (struct request){.want = out->want, .model = out->model, .wants = wants};
-    out->request.memory_mib = !large && draw(seed, 2) == 0 ? 150 : 0;
-    const uint32_t sizes = draw(seed, 2) == 0 ? 1 : wants;
-    const uint32_t least = draw(seed, 2) == 0 ? 1 : 150;
-    const uint32_t most = draw(seed, 2) == 0 ? 6 : 320;
+    out->request.memory_mib = !large && draw_below(seed, 2) == 0 ? 150 : 0;
+    const uint32_t sizes = draw_below(seed, 2) == 0 ? 1 : wants;
+    const uint32_t least = draw_below(seed, 2) == 0 ? 1 : 150;
+    const uint32_t most = draw_below(seed, 2) == 0 ? 6 : 320;
     for (uint32_t w = 0; w < wants; w++)
         out->want[w] =
             (struct want){.container = "c",
-                          .kind = large ? CONTAINER_APP : (enum container_kind)draw(seed, 3),
-                          .milli = large ? least + w % sizes * 7 : 1 + draw(seed, most),
-                          .parts = 1 + draw(seed, 2)};
+                          .kind = large ? CONTAINER_APP : (enum container_kind)draw_below(seed, 3),
+                          .milli = large ? least + w % sizes * 7 : 1 + draw_below(seed, most),
+                          .parts = 1 + draw_below(seed, 2)};
 }
 
 /* --- one number --- */
@@ -208,12 +200,12 @@ TEST(search__takes_the_same_steps_in_every_build)
     uint64_t seed = 7;
     uint64_t sum = 0;
 
-    names = names_new();
     for (uint32_t i = 0; i < QUESTIONS; i++) {
         struct setting setting;
-        const uint32_t gpus = i % 20 == 0 ? GPUS_PER_NODE_MAX : draw(&seed, 10);
+        const uint32_t gpus = i % 20 == 0 ? GPUS_PER_NODE_MAX : draw_below(&seed, 10);
         draw_room(&seed, gpus, &setting.room);
-        draw_request(&seed, i % 9 == 0 ? draw(&seed, 40) : 1 + draw(&seed, 7), &setting);
+        draw_request(&seed, i % 9 == 0 ? draw_below(&seed, 40) : 1 + draw_below(&seed, 7),
+                     &setting);
         if (setting.request.wants == 0)
             setting.request.whole = 1;
         for (size_t k = 0; k < ARRAY_LEN(steps); k++)
@@ -224,7 +216,6 @@ TEST(search__takes_the_same_steps_in_every_build)
         draw_edges(&seed, &setting);
         fold_question(&sum, &setting, PLACE_STEPS_MAX, 4 * PLACE_STEPS_MAX);
     }
-    names_free(names);
     assert_int_equal(sum, UINT64_C(0xa7b3b7f7f7c51820));
 }
 
@@ -236,7 +227,6 @@ TEST(plan__caches_a_model_at_its_hash)
     const struct request request = {.want = &want, .wants = 1, .model = glob, .models = 1};
     struct plan plan;
 
-    names = names_new();
     const struct atom *model = atom("A100");
     memset(&plan, 0xa5, sizeof plan);
     plan_init(&plan, &request, NULL);
@@ -252,5 +242,6 @@ TEST(plan__caches_a_model_at_its_hash)
         assert_ptr_equal(plan.model[model->hash % PLAN_MODELS].model, model);
     }
     assert_true(plan.model[model->hash % PLAN_MODELS].can_take);
-    names_free(names);
 }
+
+TEST_GROUP(atoms_set_up, atoms_tear_down)

@@ -187,7 +187,7 @@ TEST(place_choice__takes_the_best_of_all_sets)
         assert_true(distance[i] > 50);
 }
 
-/* However large they are, islands are searched to the end in few steps. */
+/* Islands of any size are searched to the end in few steps. */
 TEST(islands__are_searched_to_the_end)
 {
     static const enum place_choice choices[] = {PLACE_TIGHTEST, PLACE_LOOSEST, PLACE_FIRST};
@@ -211,7 +211,7 @@ TEST(islands__are_searched_to_the_end)
         assert_true(all_linked(&room, set_of(&asking.found)));
         assert_int_equal(place_evaluate(&asking.plan, &room, &rank), REASON_NONE);
         assert_in_range(rank.steps, parts, 600);
-        /* One more than an island has lies anywhere, and that is found out, too. */
+        /* One GPU more than an island has: anywhere, and the answer is exact. */
         if (size == 64)
             continue;
         assert_int_equal(ask(&asking, &room, size + 1, 100, TOPOLOGY_NVLINK, choices[i % 3]),
@@ -223,7 +223,7 @@ TEST(islands__are_searched_to_the_end)
     }
 }
 
-/* Each GPU but its opposite is linked with each: all that is asked for exists, 32 at most. */
+/* Each GPU is linked with all but its opposite, so at most 32 are all linked. */
 static void link_all_but_opposites(struct room *room)
 {
     for (uint32_t a = 0; a < room->gpus; a++)
@@ -245,7 +245,7 @@ TEST(irregular_links__make_the_answer_inexact_when_steps_run_out)
     assert_int_equal(ask(&asking, &room, 32, 100, TOPOLOGY_NVLINK, PLACE_FIRST), REASON_NONE);
     assert_true(asking.found.exact);
     assert_int_equal(asking.found.distance, DISTANCE_LINKED);
-    /* 33 do not exist, but to find that out takes 2^32 steps. */
+    /* 33 do not exist, but the proof takes 2^32 steps. */
     assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
                      REASON_UNSEARCHED);
     assert_false(asking.found.exact);
@@ -259,7 +259,7 @@ TEST(irregular_links__make_the_answer_inexact_when_steps_run_out)
     assert_false(asking.found.exact);
 }
 
-/* The lightest three come last: the least weight is found at once, and where it is first is not. */
+/* The lightest three come last: the search finds their weight at once, and their place late. */
 TEST(linked_search__is_inexact_until_rule_5_is_settled)
 {
     struct asking asking;
@@ -307,7 +307,7 @@ TEST(linked_search__looks_at_a_single_gpu_with_a_numa_node)
     }
 }
 
-/* Several wants, and of all GPUs one pair is linked. */
+/* Several wants, and only one pair of GPUs is linked. */
 TEST(linked_search__finds_the_only_linked_pair)
 {
     /* rows x GPUs is bounded, so 64 GPUs are searched only where b fits on two of them */
@@ -364,7 +364,7 @@ TEST(rule__demands_a_topology_for_the_pod)
     assert_int_equal(cause.why, REASON_RULE);
     policy_refuse(context, cause, &request, &refusal);
     assert_string_equal(refusal.text, "policy rule 1 (r): GPUs of one container, on one NUMA node");
-    /* The next room is none of the rule's; nor is a pod that demands as much by itself. */
+    /* The rule does not match the next room, and adds nothing to a pod that demands as much. */
     room.rules = 0;
     assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     room.rules = 1;
@@ -373,7 +373,7 @@ TEST(rule__demands_a_topology_for_the_pod)
     assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_TOPOLOGY);
     assert_int_equal(plan_cause(&plan, REASON_TOPOLOGY).why, REASON_TOPOLOGY);
     request.topology = TOPOLOGY_ANY;
-    want.parts = 1; /* lies together by itself */
+    want.parts = 1; /* one GPU meets any demand */
     plan_init(&plan, &request, context);
     assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_NONE);
     assert_int_equal(rank.distance, DISTANCE_LINKED);
@@ -381,7 +381,7 @@ TEST(rule__demands_a_topology_for_the_pod)
     rulebook_unref(book);
 }
 
-static bool none_told(void *user, const struct placement *placement)
+static bool count_one(void *user, const struct placement *placement)
 {
     (void)placement;
     ++*(uint32_t *)user;
@@ -392,24 +392,25 @@ TEST(place_each__skips_sets_that_break_the_topology)
 {
     struct room room;
     struct asking asking;
-    uint32_t told = 0;
+    uint32_t reported = 0;
 
     open_room(&room, 4);
     link_islands(&room, 2);
     assert_int_equal(ask(&asking, &room, 3, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST), REASON_TOPOLOGY);
-    assert_int_equal(place_each(&asking.plan, &room, 1000, &told, none_told), PLACE_ALL);
-    assert_int_equal(told, 0);
+    assert_int_equal(place_each(&asking.plan, &room, 1000, &reported, count_one), PLACE_ALL);
+    assert_int_equal(reported, 0);
     assert_int_equal(ask(&asking, &room, 2, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(place_each(&asking.plan, &room, 1000, &told, none_told), PLACE_ALL);
-    assert_int_equal(told, 2); /* each island once: its two GPUs are equal */
+    assert_int_equal(place_each(&asking.plan, &room, 1000, &reported, count_one), PLACE_ALL);
+    assert_int_equal(reported, 2); /* each island once: its two GPUs are equal */
     open_room(&room, 64);
     link_all_but_opposites(&room);
     assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_NVLINK, PLACE_TIGHTEST),
                      REASON_UNSEARCHED);
-    assert_int_equal(place_each(&asking.plan, &room, 1000, &told, none_told), PLACE_OUT_OF_STEPS);
+    assert_int_equal(place_each(&asking.plan, &room, 1000, &reported, count_one),
+                     PLACE_OUT_OF_STEPS);
     assert_int_equal(ask(&asking, &room, 33, 100, TOPOLOGY_ANY, PLACE_TIGHTEST), REASON_NONE);
-    assert_int_equal(place_each(&asking.plan, &room, 1000000, &told, none_told),
-                     PLACE_OUT_OF_STEPS); /* nearer ones were not ruled out */
+    assert_int_equal(place_each(&asking.plan, &room, 1000000, &reported, count_one),
+                     PLACE_OUT_OF_STEPS); /* nearer sets were not ruled out */
 }
 
 /* Several wants: rows of several parts stand alone, others stay together. */

@@ -1,4 +1,4 @@
-/* What of the free GPU the workload cannot use, GPU by GPU. */
+/* Fragments: the free GPU that the workload cannot use, by GPU. */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
@@ -32,7 +32,7 @@ TEST(fragments__add_up_to_the_score_of_fgd)
     }
 }
 
-/* An A100, a T4 of 400 milli, a cordoned A100, and an A100 of 190 milli; nobody holds any of it. */
+/* An A100, a T4 of 400 milli, a cordoned A100, and an A100 of 190 milli; all free. */
 static struct node *four_gpus(void)
 {
     struct gpu_facts gpu[] = {

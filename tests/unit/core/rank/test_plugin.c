@@ -55,7 +55,7 @@ CORE_TEST(plugin__opens_and_closes_its_node_without_a_row)
     assert_int_equal(core_reserve(core, "q", "n", "300"), VERDICT_OK);
 }
 
-/* Each of the three fields is news, and none of it is room. */
+/* A change of any of the three fields is stored, and none gives room. */
 CORE_TEST(plugin__reports_each_change_of_its_offer)
 {
     static const struct plugin_report reports[] = {
@@ -101,11 +101,11 @@ CORE_TEST(plugin__survives_changes_of_its_node)
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(shown(core)->plugin.state, PLUGIN_NONE);
-    assert_int_equal(show(core, &zero), VERDICT_OK); /* the same Node came back, and says 0 */
+    assert_int_equal(show(core, &zero), VERDICT_OK); /* the same Node came back, and reports 0 */
     assert_int_equal(node_closed(shown(core)), REASON_NONE);
 }
 
-/* It says nothing of the plugin, as it says nothing of the GPUs; another Node is another. */
+/* Such a node reports neither plugin nor GPUs; a Node with another uid starts anew. */
 CORE_TEST(plugin__stays_while_its_node_cannot_be_read)
 {
     struct inventory *broken = core_inventory(core, "n", "uid", NULL, 0);

@@ -293,7 +293,7 @@ CORE_TEST(host__stays_with_its_node)
 }
 
 /*
- * What is too large to be judged whole
+ * Requests that are too large to score each layout
  */
 
 /* "90+90+70+...": so many containers */
@@ -373,7 +373,7 @@ static void ask_often(struct core_fixture *core, const struct snapshot *snapshot
     assert_int_equal(answer->candidates, answer->fitting);
 }
 
-/* How many are judged: those that come first, as long as their work is within the budget. */
+/* Returns how many were scored: the first ones, while their work is within the budget. */
 static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names, uint64_t paid)
 {
     const struct candidate **by_name = xcalloc(names, sizeof(struct candidate *));
@@ -412,7 +412,7 @@ CORE_TEST(budget__ranks_unscored_nodes_last)
         ask_often(core, snapshot, request, names, cache, &cold);
         const uint32_t judged = assert_budget(&cold, names, 0);
         assert_true(judged > NODES && judged < cold.candidates);
-        /* Now each node is known, and the answer is the same. */
+        /* Now the cache has each node, and the answer is the same. */
         const uint64_t made = score_cache_counts(cache).made;
         ask_often(core, snapshot, request, names, cache, &warm);
         assert_int_equal(score_cache_counts(cache).made, made);

@@ -137,7 +137,7 @@ struct life {
     uint32_t pods;
     uint32_t bound;
     enum policy_kind kind;
-    bool linked; /* nodes tell of links, and pods demand some */
+    bool linked; /* nodes report links, and pods demand some */
     uint32_t near[DISTANCE_ANYWHERE + 1];
     bool levels;
     uint32_t raised; /* pods whose shares were raised */

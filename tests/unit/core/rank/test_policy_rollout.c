@@ -1,5 +1,5 @@
 /*
- * The rollout against a plain one, which looks at each step and each GPU, and against an example by
+ * The rollout against a plain one, which looks at each step and each GPU, and against examples by
  * hand.
  */
 #include "core/rank/policy_internal.h"
@@ -40,7 +40,7 @@ static bool slow_place(struct room *room, const struct workload_class *class)
         after.gpu[best].free_milli -= class->milli;
         after.free_milli -= class->milli;
     }
-    /* UINT32_MAX: what is not known does not run out. */
+    /* UINT32_MAX: unknown, so it does not run out. */
     after.host.cpu_milli -= room->host.cpu_milli == UINT32_MAX ? 0 : class->host.cpu_milli;
     after.host.memory_mib -= room->host.memory_mib == UINT32_MAX ? 0 : class->host.memory_mib;
     *room = after;
@@ -93,7 +93,7 @@ TEST(rollout__ignores_kinds_without_effect)
         for (uint32_t c = 0; c < classes; c++) {
             class[c].models = 0;
             class[c].share_mib = 0;
-            class[c].host.cpu_milli = c; /* else some would be alike now */
+            class[c].host.cpu_milli = c; /* else some would be equal now */
         }
         struct workload *workload = workload_new(class, classes);
         struct room room;

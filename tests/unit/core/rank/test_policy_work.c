@@ -1,4 +1,4 @@
-/* What the judgements of a node count against the budget of their question, by hand. */
+/* The work of scoring a node, which counts against the budget of its question, by hand. */
 #include "milligpu/base/alloc.h"
 
 #include "core/rank/score_cache.h"
@@ -64,7 +64,7 @@ static uint32_t units(uint64_t work)
     return (uint32_t)((work + 999) / 1000);
 }
 
-/* Of the walk, and of the placements that it shows: parts, containers and more on each GPU. */
+/* The walk and the placements that it visits: parts, containers and more on each GPU. */
 static uint64_t walk_work(const struct setting *setting, uint32_t placements, uint32_t more)
 {
     uint32_t on_each = 5 * setting->request.wants + more;
@@ -146,7 +146,7 @@ TEST(work__of_rollout_counts_played_pods)
     kinds_freep(&kinds);
 }
 
-/* However much a node takes, it counts as no more than can be remembered. */
+/* The work of a node saturates at the most that a score cache can hold. */
 TEST(work__saturates_at_node_work_max)
 {
     assert_int_equal(work_of(0), 0);

@@ -1,5 +1,5 @@
 /*
- * What a node has left: which GPUs count, what a pod takes, and which classes may lie where.
+ * The remaining room of a node: its GPUs, the amount that a pod takes, and the classes that fit.
  */
 #include <string.h>
 
@@ -113,7 +113,7 @@ TEST(remaining__contains_only_open_gpus)
     assert_memory_equal(remaining.gpu, gpu, sizeof gpu);
     assert_memory_equal(remaining.kind, kind, sizeof kind);
     assert_ptr_equal(remaining.kinds, kinds.kind);
-    assert_int_equal(kinds.count, 2); /* that of the closed GPU is not needed */
+    assert_int_equal(kinds.count, 2); /* the kind of the closed GPU is not needed */
 
     room.closed = REASON_UNPLACED;
     measure(&room, &remaining);

@@ -14,7 +14,7 @@
 #include "support/test.h"
 
 /*
- * What is remembered of nodes
+ * Scores of nodes
  */
 
 static struct score_cache *cache; /* of the test that runs */
@@ -54,7 +54,7 @@ static void other_prices(struct core_fixture *core, int64_t price)
     core->ledger->context = context;
 }
 
-/* The answer is that of one who remembers nothing. */
+/* The answer equals that without a cache. */
 static void assert_right(struct core_fixture *core, const struct request *request)
 {
     struct asked with;
@@ -66,7 +66,7 @@ static void assert_right(struct core_fixture *core, const struct request *reques
     cluster_ask_done(&without);
 }
 
-/* What is remembered holds for all nodes, and the answer is the right one. */
+/* The cache has the scores of all nodes, and the answer is right. */
 static void assert_remembered(struct core_fixture *core, const char *wanted)
 {
     const struct score_cache_counts before = score_cache_counts(cache);
@@ -103,7 +103,7 @@ CACHE_TEST(score_cache__remembers_all_nodes_of_a_question)
         assert_int_equal(first.answer.candidate[0].rank.judged, i == 0 ? 3 : 1);
         cluster_ask_done(&first);
         assert_remembered(core, wanted[i]);
-        /* Other prices are another policy context; what is remembered holds. */
+        /* Other prices are another policy context; the scores stay valid. */
         other_prices(core, 1234);
         assert_remembered(core, wanted[i]);
         other_prices(core, 0);
@@ -185,8 +185,8 @@ CACHE_TEST(score_cache__scores_an_unknown_node_each_time)
 }
 
 /*
- * The names of such a node end with the question, and those of the next one may come to lie in the
- * same place: here the model at one address is another one from the second question on.
+ * The names of such a node end with the question, and names of the next question may get the same
+ * address: here the model at one address is another one from the second question on.
  */
 CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
 {
@@ -229,10 +229,10 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
 }
 
 /*
- * What a node may have left
+ * Scores of remaining room
  */
 
-/* The same idle GPU for the same work, whether it was remembered or not. */
+/* The same idle GPU for the same work, from the cache or not. */
 static void assert_idle(const struct workload *workload, const struct remaining *remaining)
 {
     uint64_t work[] = {1, 1};
@@ -351,7 +351,7 @@ CACHE_TEST(score_cache__survives_too_many_losses)
             request->want[0].parts = parts;
             assert_right(core, request);
         }
-    /* What was full was forgotten, again and again; each time what came next was remembered. */
+    /* A full table is emptied again and again, and keeps the next scores. */
     const struct score_cache_counts counts = score_cache_counts(cache);
     assert_int_equal(counts.found + counts.made, NODES * NODES);
     assert_true(counts.made > NODES * NODES / 2);
@@ -376,7 +376,7 @@ static void score_node(const struct snapshot *snapshot, struct score_cache *in,
 
 /*
  * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
- * Between the two nobody asks about the requests that are asked about then.
+ * The requests in question are not asked for in between.
  */
 CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
 {
@@ -453,7 +453,7 @@ CACHE_TEST(score_cache__survives_too_many_levels)
     snapshot_unref(snapshot);
 }
 
-/* 300 nodes, no two of whose GPUs are alike; pods of one class ask for memory. */
+/* 300 nodes with GPUs of 300 kinds; pods of one class ask for memory. */
 CACHE_TEST(score_cache__survives_too_many_gpu_kinds)
 {
     enum { KINDS = 300 };

@@ -27,7 +27,7 @@ static uint32_t by_floating_point(int64_t by, uint64_t of, const long double at[
     return k;
 }
 
-/* With this divisor, by counts billionths: the finest that the thresholds tell apart. */
+/* With this divisor, by counts billionths: the resolution of the thresholds. */
 enum { FINE = 1000000 };
 
 TEST(sigmoid_score__is_exact_on_both_sides_of_each_threshold)
