@@ -54,6 +54,12 @@ struct gpu *scene_add_gpu(struct node_scene *scene, const char *id, unsigned fla
     return &scene->gpu[at];
 }
 
+void scene_add_gpus(struct node_scene *scene, uint32_t gpus)
+{
+    for (char id[] = "GPU-a"; gpus > 0; gpus--, id[4]++)
+        (void)scene_add_gpu(scene, id, 0);
+}
+
 void scene_hold(struct node_scene *scene, const struct gpu *gpu, const char *by)
 {
     scene->note[scene->build.notes++] = (struct gpu_note){.gpu = gpu->id, .held = by};

@@ -83,13 +83,6 @@ static struct signing_key *open_key(struct fixture *fixture)
     return key;
 }
 
-/* The key of the RFC, from a file. */
-static struct signing_key *open_rfc_key(struct fixture *fixture)
-{
-    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
-    return open_key(fixture);
-}
-
 static void refused(struct fixture *fixture, enum err_code code, const char *part)
 {
     struct signing_key *key = NULL;
@@ -136,7 +129,8 @@ FIXTURE_TEST(signing_sign__agrees_with_rfc_8032)
     char again[SIGNATURE_TEXT_BYTES];
     char id[KEY_ID_BYTES];
 
-    struct signing_key *key = open_rfc_key(fixture);
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
+    struct signing_key *key = open_key(fixture);
     assert_string_equal(signing_key_public(key), rfc_public);
     /* By sha256sum and by openssl pkeyutl -sign -rawin, of the bytes that signing.h names. */
     assert_string_equal(signing_key_id(key), "39f713d0a644253f");
@@ -244,7 +238,8 @@ FIXTURE_TEST(signature__is_good_for_one_kind_of_facts)
     struct signed_facts other = report;
     char text[SIGNATURE_TEXT_BYTES];
 
-    struct signing_key *key = open_rfc_key(fixture);
+    put_file(fixture, rfc_key, sizeof rfc_key - 1, 0600);
+    struct signing_key *key = open_key(fixture);
     assert_int_equal(signing_sign(key, &report, text, &fixture->err), 0);
     /* By openssl pkeyutl -sign -rawin, of the bytes that signing.h names. */
     assert_string_equal(

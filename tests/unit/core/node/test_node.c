@@ -13,8 +13,7 @@
 
 NODE_TEST(node__sums_the_charges)
 {
-    scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0);
+    scene_add_gpus(scene, 2);
     scene_bind(scene, "c", "GPU-a", 300);
     scene_add(scene, scene_pod("a", "GPU-a", 200, STATE_RESERVED));
     scene_bind(scene, "b", "GPU-b", 500);
@@ -376,8 +375,7 @@ NODE_TEST(node_check__reports_notes_that_fit_no_gpu)
 
 NODE_TEST(gone_node__keeps_only_charged_gpus)
 {
-    scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0);
+    scene_add_gpus(scene, 2);
     scene->build.gone = true;
     scene_bind(scene, "a", "GPU-b", 300);
     const struct node *node = scene_node(scene);
@@ -445,9 +443,7 @@ NODE_TEST(node_check__names_the_fault)
         {.container = "main", .gpu = atom("GPU-a"), .milli = 300, .mib = 1},
         {.container = "main", .gpu = atom("GPU-b"), .milli = 300, .mib = 1}};
     const struct allocation_facts facts = scene_facts("a", share, ARRAY_LEN(share));
-    scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0);
-    scene_add_gpu(scene, "GPU-c", 0);
+    scene_add_gpus(scene, 3);
     scene_add(scene, allocation_new(&facts));
     scene_bind(scene, "b", "GPU-a", 300);
     struct node *node = scene_node(scene);
@@ -704,8 +700,7 @@ NODE_TEST(node_check__reports_a_one_sided_link)
 
 NODE_TEST(node_held_milli__sums_bound_reserved_and_unplaced)
 {
-    scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0);
+    scene_add_gpus(scene, 2);
     assert_int_equal(node_held_milli(scene_node(scene)), 0);
     scene_add(scene, scene_pod("a", "GPU-a", 200, STATE_RESERVED));
     scene_bind(scene, "b", "GPU-b", 500);
@@ -716,8 +711,7 @@ NODE_TEST(node_held_milli__sums_bound_reserved_and_unplaced)
 
 NODE_TEST(node_has_shares__is_true_when_a_pod_has_some)
 {
-    scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0);
+    scene_add_gpus(scene, 2);
     const struct node *empty = scene_node(scene);
     assert_false(node_has_shares(empty));
     scene_add(scene, scene_pod("a", "GPU-a", 300, STATE_RESERVED));

@@ -969,16 +969,10 @@ TEST(place_evaluate__bounds_the_steps_of_the_worst_case)
  * Rooms of nodes
  */
 
-static void add_two_gpus(struct node_scene *scene)
-{
-    scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0);
-}
-
 NODE_TEST(room__is_the_free_capacity_of_a_node)
 {
     struct room room;
-    add_two_gpus(scene);
+    scene_add_gpus(scene, 2);
     scene_bind(scene, "a", "GPU-a", 300);
     scene_bind(scene, "b", "GPU-lost", 400);
     room_of(scene_node(scene), &room);
@@ -1002,7 +996,7 @@ NODE_TEST(room__is_the_free_capacity_of_a_node)
 NODE_TEST(room__leaves_out_absent_gpus_beyond_the_limit)
 {
     struct room room;
-    add_two_gpus(scene);
+    scene_add_gpus(scene, 2);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++) {
         char word[16];
         (void)snprintf(word, sizeof word, "lost-%02u", i);
@@ -1020,7 +1014,7 @@ NODE_TEST(room_without__equals_the_room_without_these_pods)
 {
     static const struct text both[] = {TEXT("b"), TEXT("nobody"), TEXT("c"), TEXT("b")};
     struct room room;
-    add_two_gpus(scene);
+    scene_add_gpus(scene, 2);
     const struct node *empty = scene_node(scene);
     scene_bind(scene, "a", "GPU-a", 300);
     scene_bind(scene, "b", "GPU-a", 800);
@@ -1051,7 +1045,7 @@ NODE_TEST(place_shares__sets_the_memory_of_each_share)
     struct room room;
     struct placement placement;
     struct share share[3];
-    add_two_gpus(scene);
+    scene_add_gpus(scene, 2);
     const struct node *node = scene_node(scene);
     room_of(node, &room);
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
