@@ -410,6 +410,20 @@ CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
     node_unref(object[1]);
 }
 
+/* A question with and without the cache; the answers are the same, and fit on each node. */
+static void ask_both(struct core_fixture *core, struct filter_question *question,
+                     struct filter_answer *out)
+{
+    struct filter_answer without;
+
+    question->cache = NULL;
+    filter_ask(question, &core->arena, &without);
+    question->cache = cache;
+    filter_ask(question, &core->arena, out);
+    assert_same_answers(out, &without);
+    assert_int_equal(out->candidates, question->names);
+}
+
 /*
  * 300 nodes of one GPU, each of which has less memory than the one before: a share of 50 milli is
  * raised to another one on each of them.
@@ -419,8 +433,7 @@ CACHE_TEST(score_cache__survives_too_many_levels)
     enum { LEVELS = 300, FIT = 255 }; /* with one more the table is full */
     struct request *request = core_request(core, "50");
     struct text *name = arena_array(&core->arena, LEVELS, sizeof *name);
-    struct filter_answer with;
-    struct filter_answer without;
+    struct filter_answer answer;
     request->memory_mib = 16000;
     for (uint32_t i = 0; i < LEVELS; i++) {
         const uint32_t least = 100 + i; /* milli that have the memory */
@@ -437,16 +450,11 @@ CACHE_TEST(score_cache__survives_too_many_levels)
             question.names = FIT;
             question.name = &name[LEVELS - FIT];
         }
-        question.cache = cache;
-        filter_ask(&question, &core->arena, &with);
-        question.cache = NULL;
-        filter_ask(&question, &core->arena, &without);
-        assert_same_answers(&with, &without);
-        assert_int_equal(with.candidates, question.names);
-        for (uint32_t i = 0; i < with.candidates; i++)
-            assert_int_equal(with.candidate[i].rank.raised_milli,
-                             100 + LEVELS - question.names + with.candidate[i].name);
-        /* A full table is forgotten as a whole, and then there is room for others. */
+        ask_both(core, &question, &answer);
+        for (uint32_t i = 0; i < answer.candidates; i++)
+            assert_int_equal(answer.candidate[i].rank.raised_milli,
+                             100 + LEVELS - question.names + answer.candidate[i].name);
+        /* A full table is emptied as a whole, and then there is room for others. */
         assert_int_equal(score_cache_counts(cache).found, turn < 3 ? 0 : FIT);
     }
     assert_int_equal(score_cache_counts(cache).made, 2 * LEVELS + FIT);
@@ -459,43 +467,25 @@ CACHE_TEST(score_cache__survives_too_many_gpu_kinds)
     enum { KINDS = 300 };
     struct workload_class class[2] = {{.parts = 1, .milli = 700, .share_mib = 805, .count = 1},
                                       {.parts = 1, .milli = 150, .count = 1}};
-    struct text *name = xcalloc(KINDS, sizeof *name);
+    struct text *name = arena_array(&core->arena, KINDS, sizeof *name);
     struct workload *workload = workload_new(class, 2);
     struct policy_context *context = policy_context_new(POLICY_ROLLOUT, 0, workload);
     struct filter_answer answer;
-    struct arena arena;
     for (uint32_t i = 0; i < KINDS; i++) {
         const struct core_gpu gpu = {.index = 0, .mib = 1000 + (i * 7919) % KINDS};
         name[i] = text_of(cluster_node(core, i));
         core_show_quickly(core, name[i].at, &gpu, 1);
     }
     ledger_set_policy_context(core->ledger, context);
-    arena_init(&arena);
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    struct filter_question question = {.snapshot = snapshot, .names = KINDS, .name = name};
     for (uint32_t milli = 100; milli < 500; milli += 100) {
-        struct rank rank[KINDS];
-        for (uint32_t turn = 0; turn < 2; turn++) {
-            const struct filter_question question = {
-                .snapshot = snapshot,
-                .request = core_request(core, arena_printf(&core->arena, "%u", milli)),
-                .names = KINDS,
-                .name = name,
-                .cache = turn == 0 ? cache : NULL};
-            filter_ask(&question, &arena, &answer);
-            assert_int_equal(answer.candidates, KINDS);
-            for (uint32_t i = 0; i < KINDS; i++) {
-                const struct candidate *candidate = &answer.candidate[i];
-                if (turn == 1)
-                    assert_int_equal(rank[candidate->name].key[0], candidate->rank.key[0]);
-                rank[candidate->name] = candidate->rank;
-            }
-        }
+        question.request = core_request(core, arena_printf(&core->arena, "%u", milli));
+        ask_both(core, &question, &answer);
     }
     snapshot_unref(snapshot);
-    arena_done(&arena);
     policy_context_unref(context);
     workload_unref(workload);
-    xfree(name);
 }
 
 /* More requests than are remembered, and a cluster that grows. */
