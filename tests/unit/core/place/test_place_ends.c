@@ -21,20 +21,17 @@ static void open_islands(struct room *room, uint32_t gpus, uint32_t free_milli)
 {
     *room = (struct room){.gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++) {
-        const uint64_t island = UINT64_C(0xFF) << i / ISLAND * ISLAND;
         room->gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
                                          .free_milli = free_milli,
                                          .model = atom("A100"),
-                                         .socket = 1 + i / ISLAND,
-                                         .peers = island & ~peer(i)};
+                                         .socket = 1 + i / ISLAND};
         room->free_milli += free_milli;
-    }
-    for (uint32_t i = gpus; i % ISLAND != 0; i++)
         for (uint32_t k = 0; k < gpus; k++)
-            room->gpu[k].peers &= ~peer(i);
+            room->gpu[i].peers |= k != i && k / ISLAND == i / ISLAND ? peer(k) : 0;
+    }
 }
 
-static void forget_links(struct room *room)
+static void drop_links(struct room *room)
 {
     for (uint32_t i = 0; i < room->gpus; i++) {
         room->gpu[i].peers = 0;
@@ -49,13 +46,13 @@ struct asking {
     struct plan plan;
 };
 
-static void ask_pairs(struct asking *asking, uint32_t wants, uint32_t milli, uint32_t apart_milli,
+static void ask_pairs(struct asking *asking, uint32_t wants, uint32_t milli, uint32_t step_milli,
                       enum topology topology)
 {
     assert_true(wants <= MANY);
     for (uint32_t i = 0; i < wants; i++)
         asking->want[i] =
-            (struct want){.container = "c", .parts = 2, .milli = milli + i * apart_milli};
+            (struct want){.container = "c", .parts = 2, .milli = milli + i * step_milli};
     asking->request = (struct request){.wants = wants, .want = asking->want, .topology = topology};
     plan_init(&asking->plan, &asking->request, NULL);
 }
@@ -71,8 +68,7 @@ TEST(rank__sums_the_steps_of_each_distance)
 
     /* Two GPUs are linked, and have room for one pair. */
     open_islands(&room, 12, 600);
-    for (uint32_t i = 0; i < 12; i++)
-        room.gpu[i].peers = room.gpu[i].socket = 0;
+    drop_links(&room);
     room.gpu[0].peers = peer(1);
     room.gpu[1].peers = peer(0);
     ask_pairs(&asking, 3, 301, 1, TOPOLOGY_NVLINK);
@@ -80,7 +76,7 @@ TEST(rank__sums_the_steps_of_each_distance)
     ask_pairs(&asking, 3, 301, 1, TOPOLOGY_ANY);
     assert_int_equal(place_evaluate(&asking.plan, &room, &all), REASON_NONE);
     assert_int_equal(all.distance, DISTANCE_ANYWHERE);
-    forget_links(&room);
+    drop_links(&room);
     assert_int_equal(place_evaluate(&asking.plan, &room, &plain), REASON_NONE);
     assert_true(plain.steps > 0);
     assert_int_equal(all.charge_milli, plain.charge_milli);
@@ -156,7 +152,7 @@ TEST(place_any__writes_linked_placements_want_by_want)
     assert_int_equal(parts[0], 2);
     assert_int_equal(parts[1], 2);
     /* Anywhere: place_any() writes them as one row. */
-    forget_links(&room);
+    drop_links(&room);
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_ANY);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.parts, 4);
@@ -174,7 +170,7 @@ static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *se
     uint32_t left = 2 * GPU_MILLI;
 
     open_islands(room, 6, GPU_MILLI);
-    forget_links(room);
+    drop_links(room);
     for (uint32_t i = 0; i < MANY; i++) {
         const uint32_t milli = 40 + draw_below(seed, 140);
         asking->want[i] = (struct want){.container = "c", .parts = 1, .milli = milli};
