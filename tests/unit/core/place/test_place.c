@@ -134,7 +134,43 @@ static enum reason search_with(const struct setting *setting, uint32_t steps, st
 
 enum { ALL_STEPS = 1 << 24 };
 
-/* place_any() finds what place_find() finds, on GPUs that may be others but cost the same. */
+/* The placement is valid, and its numbers are right. */
+static void check_written(const struct setting *setting, const struct placement *found)
+{
+    uint32_t at = 0;
+    uint32_t charge = 0;
+    uint32_t left = 0;
+
+    for (uint32_t w = 0; w < setting->request.wants; w++)
+        for (uint32_t part = 0; part < setting->want[w].parts; part++, at++) {
+            assert_int_equal(found->part[at].want, w);
+            assert_true(part == 0 || found->part[at - 1].gpu < found->part[at].gpu);
+        }
+    assert_int_equal(found->parts, at);
+    for (uint32_t gpu = 0; gpu < setting->room.gpus; gpu++) {
+        uint32_t milli[CONTAINERS_MAX] = {0};
+        uint32_t mib[CONTAINERS_MAX] = {0};
+        const struct gpu_room *room = &setting->room.gpu[gpu];
+        for (uint32_t i = 0; i < found->parts; i++) {
+            const uint32_t want = found->part[i].want;
+            if (found->part[i].gpu != gpu)
+                continue;
+            milli[want] = setting->want[want].milli;
+            mib[want] = inventory_share_mib(room->mib, room->milli, milli[want]);
+            assert_true(mib[want] >= setting->request.memory_mib);
+            assert_int_equal(room->closed, REASON_NONE);
+        }
+        const uint32_t peak = request_peak(&setting->request, milli);
+        assert_true(peak <= room->free_milli);
+        assert_true(request_peak(&setting->request, mib) <= room->free_mib);
+        charge += peak;
+        left += peak > 0 ? room->free_milli - peak : 0;
+    }
+    assert_int_equal(found->charge_milli, charge);
+    assert_int_equal(found->left_milli, left);
+}
+
+/* place_any() returns a valid placement of the same cost as place_find(). */
 static void assert_any(const struct setting *setting, uint32_t steps, enum reason why,
                        const struct placement *found)
 {
@@ -142,7 +178,6 @@ static void assert_any(const struct setting *setting, uint32_t steps, enum reaso
     struct rank judged;
     struct rank rank;
     struct placement any;
-    uint32_t next = 0;
 
     plan_init(&plan, &setting->request, NULL);
     plan.steps = steps;
@@ -158,13 +193,7 @@ static void assert_any(const struct setting *setting, uint32_t steps, enum reaso
     assert_int_equal(any.charge_milli, found->charge_milli);
     assert_int_equal(any.left_milli, found->left_milli);
     assert_int_equal(any.free_milli, found->free_milli);
-    for (uint32_t w = 0; w < setting->request.wants; w++)
-        for (uint32_t p = 0; p < setting->want[w].parts; p++, next++) {
-            assert_int_equal(any.part[next].want, w);
-            assert_true(p == 0 || any.part[next].gpu > any.part[next - 1].gpu);
-            assert_int_equal(setting->room.gpu[any.part[next].gpu].closed, REASON_NONE);
-        }
-    assert_int_equal(any.parts, next);
+    check_written(setting, &any);
 }
 
 /*
@@ -646,42 +675,6 @@ TEST(refusal__calls_a_gpu_of_unknown_size_absent)
     setting.request.model = glob;
     setting.room.gpu[0] = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
     assert_int_equal(place_search(&setting.room, &setting.request, &placement), REASON_ABSENT);
-}
-
-/* The placement is valid, and its numbers are right. */
-static void check_written(const struct setting *setting, const struct placement *found)
-{
-    uint32_t at = 0;
-    uint32_t charge = 0;
-    uint32_t left = 0;
-
-    for (uint32_t w = 0; w < setting->request.wants; w++)
-        for (uint32_t part = 0; part < setting->want[w].parts; part++, at++) {
-            assert_int_equal(found->part[at].want, w);
-            assert_true(part == 0 || found->part[at - 1].gpu < found->part[at].gpu);
-        }
-    assert_int_equal(found->parts, at);
-    for (uint32_t gpu = 0; gpu < setting->room.gpus; gpu++) {
-        uint32_t milli[CONTAINERS_MAX] = {0};
-        uint32_t mib[CONTAINERS_MAX] = {0};
-        const struct gpu_room *room = &setting->room.gpu[gpu];
-        for (uint32_t i = 0; i < found->parts; i++) {
-            const uint32_t want = found->part[i].want;
-            if (found->part[i].gpu != gpu)
-                continue;
-            milli[want] = setting->want[want].milli;
-            mib[want] = inventory_share_mib(room->mib, room->milli, milli[want]);
-            assert_true(mib[want] >= setting->request.memory_mib);
-            assert_int_equal(room->closed, REASON_NONE);
-        }
-        const uint32_t peak = request_peak(&setting->request, milli);
-        assert_true(peak <= room->free_milli);
-        assert_true(request_peak(&setting->request, mib) <= room->free_mib);
-        charge += peak;
-        left += peak > 0 ? room->free_milli - peak : 0;
-    }
-    assert_int_equal(found->charge_milli, charge);
-    assert_int_equal(found->left_milli, left);
 }
 
 /* A valid placement is found in so many steps. */
