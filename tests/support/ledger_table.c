@@ -1,0 +1,605 @@
+#include "support/ledger_table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "milligpu/base/alloc.h"
+#include "milligpu/core/ledger/reconcile.h"
+
+/*
+ * Words
+ */
+
+bool table_has_more(const struct table *table)
+{
+    return table->word[table->next] != NULL;
+}
+
+bool table_next_is(struct table *table, const char *word)
+{
+    if (!table_has_more(table) || strcmp(table->word[table->next], word) != 0)
+        return false;
+    table->next++;
+    return true;
+}
+
+const char *table_next(struct table *table)
+{
+    if (!table_has_more(table))
+        table_fail(table, "a word is missing");
+    return table->word[table->next++];
+}
+
+uint32_t table_number(struct table *table)
+{
+    const char *word = table_next(table);
+    char *end = NULL;
+    const unsigned long value = strtoul(word, &end, 10);
+
+    if (*end != '\0' || end == word)
+        table_fail(table, "'%s' is no number", word);
+    return (uint32_t)value;
+}
+
+static struct text next_text(struct table *table)
+{
+    return text_of(table_next(table));
+}
+
+/*
+ * Answers
+ */
+
+void table_say(struct table *table, const char *word)
+{
+    table_print(table, "%s%s", table->said.len > 0 ? "," : "", word);
+}
+
+void table_say_verdict(struct table *table, enum verdict verdict)
+{
+    const struct core_fixture *core = &table->core;
+
+    table->met[verdict]++;
+    table_say(table,
+              verdict == VERDICT_REFUSED ? reason_name(core->reason) : verdict_name(verdict));
+    if (strchr(table->expected, ',') != NULL && core->dones > 0)
+        table_say(table, change_gives_room(&core->done[core->dones - 1]) ? "room" : "no_room");
+}
+
+static void do_command(struct table *table, const struct command *command)
+{
+    table_say_verdict(table, core_do(&table->core, command));
+}
+
+/*
+ * Nodes
+ */
+
+/* plugin up OFFERED HEALTHY, plugin down, plugin zero */
+static struct plugin_report next_plugin(struct table *table)
+{
+    struct plugin_report plugin = {.state = PLUGIN_UP};
+
+    if (table_next_is(table, "down"))
+        return (struct plugin_report){.state = PLUGIN_DOWN};
+    if (table_next_is(table, "zero"))
+        return (struct plugin_report){.state = PLUGIN_ZERO};
+    if (!table_next_is(table, "up"))
+        table_fail(table, "a device plugin is up, down or zero");
+    plugin.offered = table_number(table);
+    plugin.healthy = table_number(table);
+    return plugin;
+}
+
+static enum vouch next_vouch(struct table *table)
+{
+    const char *word = table_next(table);
+
+    for (int i = 0; i < VOUCHES; i++)
+        if (strcmp(word, vouch_name((enum vouch)i)) == 0)
+            return (enum vouch)i;
+    table_fail(table, "'%s' is no word of agents.h", word);
+    return VOUCH_NONE;
+}
+
+static enum inventory_problem next_problem(struct table *table)
+{
+    const char *word = table_next(table);
+
+    for (int i = 0; i <= PROBLEM_LIMIT; i++)
+        if (strcmp(word, inventory_problem_name((enum inventory_problem)i)) == 0)
+            return (enum inventory_problem)i;
+    table_fail(table, "'%s' is no problem of an inventory", word);
+    return PROBLEM_NONE;
+}
+
+/* What follows "gpu". */
+static void read_gpu(struct table *table, struct core_gpu *gpu, const char **model)
+{
+    const char *id = table_next(table);
+
+    gpu->id = strcmp(id, "-") == 0 ? NULL : id;
+    gpu->milli = table_number(table);
+    gpu->mib = table_number(table);
+    for (;;) {
+        if (table_next_is(table, "at"))
+            gpu->index = table_number(table);
+        else if (table_next_is(table, "sick"))
+            gpu->sick = true;
+        else if (table_next_is(table, "cordoned"))
+            gpu->cordoned = true;
+        else if (table_next_is(table, "heldby"))
+            gpu->held = table_next(table);
+        else if (table_next_is(table, "of"))
+            *model = table_next(table);
+        else
+            return;
+    }
+}
+
+static struct inventory *next_inventory(struct table *table)
+{
+    struct core_gpu gpu[16] = {{0}};
+    const char *model[ARRAY_LEN(gpu)] = {NULL};
+    const char *name = table_next(table);
+    const char *uid = table_next_is(table, "uid") ? table_next(table) : "uid";
+    const enum inventory_problem problem =
+        table_next_is(table, "problem") ? next_problem(table) : PROBLEM_NONE;
+    const bool silent = table_next_is(table, "silent");
+    uint32_t gpus = 0;
+
+    while (table_next_is(table, "gpu")) {
+        assert_true(gpus < ARRAY_LEN(gpu));
+        gpu[gpus].index = gpus;
+        read_gpu(table, &gpu[gpus], &model[gpus]);
+        gpus++;
+    }
+    struct inventory *inventory = core_inventory(&table->core, name, uid, gpu, gpus);
+    inventory->problem = problem;
+    inventory->silent = silent;
+    for (uint32_t i = 0; i < gpus; i++)
+        if (model[i] != NULL)
+            inventory->gpu[i].model = model[i];
+    if (table_next_is(table, "pool")) {
+        struct label *label = arena_alloc(&table->core.arena, sizeof *label);
+        *label = (struct label){"pool", table_next(table)};
+        inventory->label = label;
+        inventory->labels = 1;
+    }
+    if (table_next_is(table, "plugin"))
+        inventory->plugin = next_plugin(table);
+    return inventory;
+}
+
+static void do_node(struct table *table)
+{
+    struct command command = {.kind = COMMAND_NODE, .inventory = next_inventory(table)};
+
+    if (table_next_is(table, "vouch"))
+        command.vouch = next_vouch(table);
+    do_command(table, &command);
+}
+
+static void do_vouch(struct table *table)
+{
+    struct command command = {.kind = COMMAND_NODE, .node = table_next(table), .has_vouch = true};
+
+    command.vouch = next_vouch(table);
+    do_command(table, &command);
+}
+
+static void do_again(struct table *table)
+{
+    do_command(table, &(struct command){.kind = COMMAND_NODE, .node = table_next(table)});
+}
+
+static void do_gone(struct table *table)
+{
+    do_command(table, &(struct command){.kind = COMMAND_NODE_GONE, .node = table_next(table)});
+}
+
+/*
+ * Pods
+ */
+
+/* AMOUNT; NULL: nothing */
+static const char *next_amount(struct table *table)
+{
+    return table_next_is(table, "-") ? NULL : table_next(table);
+}
+
+struct request *table_request(struct table *table)
+{
+    struct request *request = core_request(&table->core, next_amount(table));
+
+    if (table_next_is(table, "whole"))
+        request->whole = table_number(table);
+    if (table_next_is(table, "mib"))
+        request->memory_mib = table_number(table);
+    if (table_next_is(table, "on")) {
+        request->model = arena_array(&table->core.arena, 1, sizeof *request->model);
+        request->model[request->models++] =
+            arena_copy(&table->core.arena, text_of(table_next(table)));
+    }
+    if (table_next_is(table, "host")) {
+        request->host.cpu_milli = table_number(table);
+        request->host.memory_mib = table_number(table);
+    }
+    return request;
+}
+
+static enum verdict reserve(struct table *table, const char *uid)
+{
+    struct command command = {.kind = COMMAND_RESERVE,
+                              .uid = arena_copy(&table->core.arena, text_of(uid)),
+                              .namespace = "default",
+                              .name = "pod",
+                              .version = 1};
+
+    command.node = table_next(table);
+    command.request = table_request(table);
+    if (table_next_is(table, "at"))
+        command.version = table_number(table);
+    assert_true(table->n_asked < TABLE_PODS_MAX);
+    table->asked[table->n_asked].uid = command.uid;
+    table->asked[table->n_asked++].request = command.request;
+    return core_do(&table->core, &command);
+}
+
+static void do_reserve(struct table *table)
+{
+    table_say_verdict(table, reserve(table, table_next(table)));
+}
+
+static void do_bind(struct table *table)
+{
+    const char *uid = table_next(table);
+
+    assert_int_equal(reserve(table, uid), VERDICT_OK);
+    do_command(table, &(struct command){.kind = COMMAND_CONFIRM, .uid = uid});
+}
+
+/* The pod is judged again, in a later version with this request. */
+static void do_version(struct table *table)
+{
+    struct command command = {.kind = COMMAND_VERSION, .uid = table_next(table)};
+
+    command.version = table_number(table);
+    command.request = table_request(table);
+    do_command(table, &command);
+}
+
+/* The pod is seen unbound in this version, and nothing is being sent. */
+static void do_unbound(struct table *table)
+{
+    struct core_fixture *core = &table->core;
+    struct command command[RECONCILE_MAX];
+    const char *uid = table_next(table);
+    const size_t count =
+        reconcile_unbound(core->ledger, uid, table_number(table), core->now_ms, command);
+
+    if (count == 0)
+        table_say(table, "same");
+    else
+        do_command(table, &command[0]);
+}
+
+static void do_observe(struct table *table)
+{
+    struct core_fixture *core = &table->core;
+    const char *uid = table_next(table);
+    struct pod *pod = core_pod(core, uid, table_next(table));
+    const char *amount = next_amount(table);
+
+    if (table_next_is(table, "note")) {
+        char *note = arena_copy(&core->arena, next_text(table));
+        for (char *at = strchr(note, ':'); at != NULL; at = strchr(at, ':'))
+            *at = ' ';
+        core_note(core, pod, note);
+    }
+    if (table_next_is(table, "whole"))
+        pod->whole_gpus = table_number(table);
+    table_say_verdict(table, core_adopt(core, pod, amount));
+}
+
+/* A command that names no more than a pod, and its attributes. */
+static void do_step(struct table *table)
+{
+    struct command command = {.why = "ended"};
+
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(table->word[0], command_name((enum command_kind)i)) == 0)
+            command.kind = (enum command_kind)i;
+    if (command.kind != COMMAND_CLOCK && command.kind != COMMAND_POLICY)
+        command.uid = table_next(table);
+    if (command.kind == COMMAND_CONFIRM && table_has_more(table))
+        command.node = table_next(table);
+    if (command.kind == COMMAND_TERMINATING)
+        command.terminating_ms = table_number(table);
+    if (command.kind == COMMAND_NOTE) {
+        command.differs = table_next_is(table, "yes");
+        if (!command.differs && !table_next_is(table, "no"))
+            table_fail(table, "an annotation differs or not: yes or no");
+    }
+    do_command(table, &command);
+}
+
+/*
+ * The whole ledger
+ */
+
+static void do_start(struct table *table)
+{
+    core_done(&table->core);
+    core_init(&table->core);
+    table->n_asked = 0;
+}
+
+static void do_undo(struct table *table)
+{
+    core_undo(&table->core);
+    table_say(table, "ok");
+}
+
+static void do_restart(struct table *table)
+{
+    struct core_fixture *core = &table->core;
+    struct ledger *copy = core_copy(core->ledger);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    CLEANUP(xfreep) char *after = core_dump(copy);
+    struct snapshot *snapshot = ledger_publish(copy, NULL, 0);
+
+    assert_string_equal(before, after);
+    assert_int_equal(snapshot->capacity_generation, 0); /* no capacity is new */
+    snapshot_unref(snapshot);
+    core_forget_undo(core);
+    ledger_free(core->ledger);
+    core->ledger = copy;
+    table_say(table, "ok");
+}
+
+static void see_stale(struct table *table)
+{
+    const struct node *node = ledger_stale_duplicate(table->core.ledger);
+
+    table_say(table, node != NULL ? node->name->text : "-");
+}
+
+/*
+ * What is so now
+ */
+
+/* Of "n1/GPU-a"; NULL if there is no such GPU now. */
+static const struct gpu *next_gpu(struct table *table)
+{
+    char node[64];
+    const char *word = table_next(table);
+    const char *slash = strchr(word, '/');
+
+    assert_non_null(slash);
+    (void)snprintf(node, sizeof node, "%.*s", (int)(slash - word), word);
+    return core_gpu(&table->core, node, slash + 1);
+}
+
+static void see_amount(struct table *table)
+{
+    const char *what = table->word[0];
+    const struct gpu *gpu = next_gpu(table);
+
+    assert_non_null(gpu);
+    if (strcmp(what, "size") == 0)
+        table_print(table, "%u,%u", gpu->milli, gpu->mib);
+    else
+        table_print(table, "%u",
+                    strcmp(what, "used") == 0       ? gpu->used_milli
+                    : strcmp(what, "reserved") == 0 ? gpu->reserved_milli
+                                                    : gpu->used_mib);
+}
+
+static void see_flags(struct table *table)
+{
+    static const char *const name[] = {"absent", "unhealthy", "cordoned", "duplicate",
+                                       "over",   "contested", "unsure",   "held"};
+    const struct gpu *gpu = next_gpu(table);
+
+    for (size_t i = 0; gpu != NULL && i < ARRAY_LEN(name); i++)
+        if ((gpu->flags & (1 << i)) != 0)
+            table_say(table, name[i]);
+    if (gpu == NULL)
+        table_say(table, "none");
+    else if (gpu->flags == 0)
+        table_say(table, "-");
+}
+
+static void see_node(struct table *table)
+{
+    const char *what = table->word[0];
+    const struct node *node = ledger_node(table->core.ledger, next_text(table));
+
+    assert_non_null(node);
+    table_print(table, "%u",
+                strcmp(what, "free") == 0       ? node->free_milli
+                : strcmp(what, "unplaced") == 0 ? node->unplaced_milli
+                : strcmp(what, "held") == 0     ? node->held_gpus
+                                                : node->unnamed_gpus);
+}
+
+static void see_state(struct table *table)
+{
+    const struct allocation *pod = ledger_find(table->core.ledger, next_text(table));
+
+    table_say(table, pod == NULL ? "none" : allocation_state_name(pod->facts.state));
+}
+
+static const struct allocation *next_pod(struct table *table)
+{
+    const struct allocation *pod = ledger_find(table->core.ledger, next_text(table));
+
+    assert_non_null(pod);
+    return pod;
+}
+
+static void see_version(struct table *table)
+{
+    table_print(table, "%u", (uint32_t)next_pod(table)->facts.version);
+}
+
+static void see_presumed(struct table *table)
+{
+    table_say(table, next_pod(table)->facts.presumed ? "yes" : "no");
+}
+
+static void see_on(struct table *table)
+{
+    const struct allocation *pod = next_pod(table);
+
+    for (uint32_t i = 0; i < pod->charges; i++)
+        table_say(table, pod->charge[i].gpu->text);
+}
+
+struct kinds {
+    const char *kind[16];
+    size_t kinds;
+};
+
+static void note_kind(void *user, const struct drift *drift)
+{
+    struct kinds *kinds = user;
+    size_t at = 0;
+
+    while (at < kinds->kinds && strcmp(kinds->kind[at], drift->kind) < 0)
+        at++;
+    if (at < kinds->kinds && strcmp(kinds->kind[at], drift->kind) == 0)
+        return;
+    assert_true(kinds->kinds < ARRAY_LEN(kinds->kind));
+    memmove(&kinds->kind[at + 1], &kinds->kind[at], (kinds->kinds++ - at) * sizeof(char *));
+    kinds->kind[at] = drift->kind;
+}
+
+static void see_drift(struct table *table)
+{
+    struct kinds kinds = {.kinds = 0};
+    const struct node *node = ledger_node(table->core.ledger, next_text(table));
+
+    assert_non_null(node);
+    drift_of(node, &kinds, note_kind);
+    for (size_t i = 0; i < kinds.kinds; i++)
+        table_say(table, kinds.kind[i]);
+    if (kinds.kinds == 0)
+        table_say(table, "-");
+}
+
+/*
+ * Lines
+ */
+
+static const struct table_request requests[] = {
+    {"start", do_start},
+    {"node", do_node},
+    {"again", do_again},
+    {"vouch", do_vouch},
+    {"gone", do_gone},
+    {"reserve", do_reserve},
+    {"bind", do_bind},
+    {"version", do_version},
+    {"unbound", do_unbound},
+    {"observe", do_observe},
+    {"confirm doubt release note terminating clock policy", do_step},
+    {"undo", do_undo},
+    {"restart", do_restart},
+    {"stale", see_stale},
+    {"used reserved mib size", see_amount},
+    {"flags", see_flags},
+    {"free unplaced held unnamed", see_node},
+    {"state", see_state},
+    {"at_version", see_version},
+    {"presumed", see_presumed},
+    {"on", see_on},
+    {"drift", see_drift},
+    {NULL, NULL},
+};
+
+/* Cuts the line into words and the expected answer; false: it has none. */
+static bool split(struct table *table, char *text)
+{
+    uint32_t words = 0;
+    char *rest = NULL;
+
+    text[strcspn(text, "#\n")] = '\0';
+    char *answer = strchr(text, '|');
+    if (answer != NULL) {
+        *answer++ = '\0';
+        answer += strspn(answer, " ");
+        for (size_t end = strlen(answer); end > 0 && answer[end - 1] == ' '; end--)
+            answer[end - 1] = '\0';
+    }
+    for (char *word = strtok_r(text, " \t", &rest); word != NULL;
+         word = strtok_r(NULL, " \t", &rest)) {
+        assert_true(words < TABLE_WORDS_MAX);
+        table->word[words++] = word;
+    }
+    if (words == 0)
+        return false;
+    table->expected = answer != NULL ? answer : words > 1 ? table->word[--words] : "";
+    table->word[words] = NULL;
+    return true;
+}
+
+static bool is_among(const char *words, const char *word)
+{
+    const size_t bytes = strlen(word);
+
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at += bytes)
+        if ((at == words || at[-1] == ' ') && (at[bytes] == ' ' || at[bytes] == '\0'))
+            return true;
+    return false;
+}
+
+static const struct table_request *find(const struct table_request *request, const char *word)
+{
+    while (request->words != NULL && !is_among(request->words, word))
+        request++;
+    return request->words != NULL ? request : NULL;
+}
+
+static void run_line(struct table *table, const struct table_request *own)
+{
+    const struct table_request *request = find(requests, table->word[0]);
+
+    if (request == NULL)
+        request = find(own, table->word[0]);
+    if (request == NULL) {
+        table_fail(table, "there is no request '%s'", table->word[0]);
+        return;
+    }
+    strbuf_reset(&table->said);
+    table->next = 1;
+    request->run(table);
+    if (table_has_more(table))
+        table_fail(table, "'%s' is one word too many", table_next(table));
+    if (strcmp(table->said.data, table->expected) != 0)
+        fail_msg("%s:%u: %s, not %s", table->file, table->line, table->said.data, table->expected);
+    table->requests++;
+}
+
+void table_run(struct table *table, const char *file, const struct table_request *own)
+{
+    char text[512];
+    FILE *in = fopen(file, "r");
+
+    if (in == NULL)
+        fail_msg("%s: run me in the source tree", file);
+    *table = (struct table){.file = file};
+    core_init(&table->core);
+    strbuf_init(&table->said);
+    while (fgets(text, sizeof text, in) != NULL) {
+        table->line++;
+        assert_non_null(strchr(text, '\n')); /* the line is complete */
+        if (split(table, text))
+            run_line(table, own);
+    }
+    (void)fclose(in);
+    strbuf_done(&table->said);
+    core_done(&table->core);
+}
