@@ -254,10 +254,12 @@ static void do_reserve(struct table *table)
 
 static void do_bind(struct table *table)
 {
-    const char *uid = table_next(table);
-
-    assert_int_equal(reserve(table, uid), VERDICT_OK);
-    do_command(table, &(struct command){.kind = COMMAND_CONFIRM, .uid = uid});
+    do {
+        const char *uid = table_next(table);
+        assert_int_equal(reserve(table, uid), VERDICT_OK);
+        assert_int_equal(core_step(&table->core, COMMAND_CONFIRM, uid), VERDICT_OK);
+    } while (table_next_is(table, "and"));
+    table_say(table, "ok");
 }
 
 /* The pod is judged again, in a later version with this request. */

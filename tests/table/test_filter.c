@@ -4,7 +4,6 @@
 #include "milligpu/core/answer/filter.h"
 
 #include "support/ledger_table.h"
-#include "support/test.h"
 
 enum { NAMES_MAX = 16, OFFERS_MAX = 4 };
 
