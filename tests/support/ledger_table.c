@@ -133,6 +133,10 @@ static void read_gpu(struct table *table, struct core_gpu *gpu, const char **mod
             gpu->held = table_next(table);
         else if (table_next_is(table, "of"))
             *model = table_next(table);
+        else if (table_next_is(table, "numa"))
+            gpu->socket = 1 + table_number(table);
+        else if (table_next_is(table, "linked"))
+            gpu->peers |= UINT64_C(1) << table_number(table);
         else
             return;
     }
@@ -181,22 +185,20 @@ static void do_node(struct table *table)
     do_command(table, &command);
 }
 
-static void do_vouch(struct table *table)
+/* A command that names a node. */
+static void do_node_again(struct table *table)
 {
-    struct command command = {.kind = COMMAND_NODE, .node = table_next(table), .has_vouch = true};
+    const char *what = table->word[0];
+    struct command command = {.kind = COMMAND_NODE, .node = table_next(table)};
 
-    command.vouch = next_vouch(table);
+    command.has_vouch = strcmp(what, "vouch") == 0;
+    if (command.has_vouch)
+        command.vouch = next_vouch(table);
+    else if (strcmp(what, "give_way") == 0)
+        command.first_owner = next_inventory(table);
+    else if (strcmp(what, "gone") == 0)
+        command.kind = COMMAND_NODE_GONE;
     do_command(table, &command);
-}
-
-static void do_again(struct table *table)
-{
-    do_command(table, &(struct command){.kind = COMMAND_NODE, .node = table_next(table)});
-}
-
-static void do_gone(struct table *table)
-{
-    do_command(table, &(struct command){.kind = COMMAND_NODE_GONE, .node = table_next(table)});
 }
 
 /*
@@ -414,24 +416,38 @@ static void see_flags(struct table *table)
         table_say(table, "-");
 }
 
-static void see_node(struct table *table)
+static const struct node *next_node(struct table *table)
 {
-    const char *what = table->word[0];
     const struct node *node = ledger_node(table->core.ledger, next_text(table));
 
     assert_non_null(node);
+    return node;
+}
+
+static void see_node(struct table *table)
+{
+    const char *what = table->word[0];
+    const struct node *node = next_node(table);
+
     table_print(table, "%u",
                 strcmp(what, "free") == 0       ? node->free_milli
                 : strcmp(what, "unplaced") == 0 ? node->unplaced_milli
                 : strcmp(what, "held") == 0     ? node->held_gpus
+                : strcmp(what, "claims") == 0   ? node->owned_ids
                                                 : node->unnamed_gpus);
 }
 
-static void see_state(struct table *table)
+static void see_gpus(struct table *table)
 {
-    const struct allocation *pod = ledger_find(table->core.ledger, next_text(table));
+    const struct node *node = next_node(table);
 
-    table_say(table, pod == NULL ? "none" : allocation_state_name(pod->facts.state));
+    for (uint32_t i = 0; i < node->gpus; i++) {
+        const struct gpu *gpu = &node->gpu[i];
+        table_print(table, "%s%s%s%s %u", i > 0 ? ", " : "", gpu->id->text,
+                    (gpu->flags & GPU_ABSENT) != 0 ? " absent" : "",
+                    (gpu->flags & GPU_UNSURE) != 0 ? " unsure" : "",
+                    gpu->used_milli + gpu->reserved_milli);
+    }
 }
 
 static const struct allocation *next_pod(struct table *table)
@@ -442,14 +458,22 @@ static const struct allocation *next_pod(struct table *table)
     return pod;
 }
 
-static void see_version(struct table *table)
+static void see_pod(struct table *table)
 {
-    table_print(table, "%u", (uint32_t)next_pod(table)->facts.version);
+    const bool version = strcmp(table->word[0], "at_version") == 0;
+    const struct allocation_facts *facts = &next_pod(table)->facts;
+
+    if (version)
+        table_print(table, "%u", (uint32_t)facts->version);
+    else
+        table_say(table, facts->presumed ? "yes" : "no");
 }
 
-static void see_presumed(struct table *table)
+static void see_state(struct table *table)
 {
-    table_say(table, next_pod(table)->facts.presumed ? "yes" : "no");
+    const struct allocation *pod = ledger_find(table->core.ledger, next_text(table));
+
+    table_say(table, pod == NULL ? "none" : allocation_state_name(pod->facts.state));
 }
 
 static void see_on(struct table *table)
@@ -460,36 +484,51 @@ static void see_on(struct table *table)
         table_say(table, pod->charge[i].gpu->text);
 }
 
-struct kinds {
-    const char *kind[16];
-    size_t kinds;
-};
-
 static void note_kind(void *user, const struct drift *drift)
 {
-    struct kinds *kinds = user;
-    size_t at = 0;
-
-    while (at < kinds->kinds && strcmp(kinds->kind[at], drift->kind) < 0)
-        at++;
-    if (at < kinds->kinds && strcmp(kinds->kind[at], drift->kind) == 0)
-        return;
-    assert_true(kinds->kinds < ARRAY_LEN(kinds->kind));
-    memmove(&kinds->kind[at + 1], &kinds->kind[at], (kinds->kinds++ - at) * sizeof(char *));
-    kinds->kind[at] = drift->kind;
+    bool *seen = user;
+    seen[drift_kind_find(text_of(drift->kind))] = true;
 }
 
 static void see_drift(struct table *table)
 {
-    struct kinds kinds = {.kinds = 0};
-    const struct node *node = ledger_node(table->core.ledger, next_text(table));
+    bool seen[DRIFT_KIND_COUNT + 1] = {false};
 
-    assert_non_null(node);
-    drift_of(node, &kinds, note_kind);
-    for (size_t i = 0; i < kinds.kinds; i++)
-        table_say(table, kinds.kind[i]);
-    if (kinds.kinds == 0)
+    drift_of(next_node(table), seen, note_kind);
+    assert_false(seen[DRIFT_KIND_COUNT]);
+    for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++)
+        if (seen[kind])
+            table_say(table, drift_kind_name(kind));
+    if (table->said.len == 0)
         table_say(table, "-");
+}
+
+struct sighting {
+    const char *kind;
+    uint32_t count;
+    char text[REASON_BYTES_MAX + 64];
+};
+
+static void note_text(void *user, const struct drift *drift)
+{
+    struct sighting *sighting = user;
+
+    if (strcmp(drift->kind, sighting->kind) != 0)
+        return;
+    sighting->count++;
+    const char *of = drift->gpu != NULL          ? drift->gpu->id->text
+                     : drift->allocation != NULL ? drift->allocation->facts.uid
+                                                 : "node";
+    (void)snprintf(sighting->text, sizeof sighting->text, "%s: %s", of, drift->text);
+}
+
+static void see_why(struct table *table)
+{
+    const struct node *node = next_node(table);
+    struct sighting sighting = {.kind = table_next(table)};
+
+    drift_of(node, &sighting, note_text);
+    table_print(table, "%u %s", sighting.count, sighting.text);
 }
 
 /*
@@ -499,9 +538,7 @@ static void see_drift(struct table *table)
 static const struct table_request requests[] = {
     {"start", do_start},
     {"node", do_node},
-    {"again", do_again},
-    {"vouch", do_vouch},
-    {"gone", do_gone},
+    {"again vouch gone give_way", do_node_again},
     {"reserve", do_reserve},
     {"bind", do_bind},
     {"version", do_version},
@@ -513,12 +550,13 @@ static const struct table_request requests[] = {
     {"stale", see_stale},
     {"used reserved mib size", see_amount},
     {"flags", see_flags},
-    {"free unplaced held unnamed", see_node},
+    {"free unplaced held unnamed claims", see_node},
+    {"gpus", see_gpus},
     {"state", see_state},
-    {"at_version", see_version},
-    {"presumed", see_presumed},
+    {"at_version presumed", see_pod},
     {"on", see_on},
     {"drift", see_drift},
+    {"why", see_why},
     {NULL, NULL},
 };
 
@@ -585,6 +623,24 @@ static void run_line(struct table *table, const struct table_request *own)
     table->requests++;
 }
 
+/* A line that begins with a space goes on with the line above. */
+static bool read_line(struct table *table, FILE *in, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    while (fgets(text + used, (int)(bytes - used), in) != NULL) {
+        table->line++;
+        used = strcspn(text, "\n");
+        assert_int_equal(text[used], '\n'); /* the line is complete */
+        text[used++] = ' ';
+        const int next = fgetc(in);
+        (void)ungetc(next, in);
+        if (next != ' ' || fscanf(in, " ") != 0)
+            break;
+    }
+    return used > 0;
+}
+
 void table_run(struct table *table, const char *file, const struct table_request *own)
 {
     char text[512];
@@ -595,12 +651,9 @@ void table_run(struct table *table, const char *file, const struct table_request
     *table = (struct table){.file = file};
     core_init(&table->core);
     strbuf_init(&table->said);
-    while (fgets(text, sizeof text, in) != NULL) {
-        table->line++;
-        assert_non_null(strchr(text, '\n')); /* the line is complete */
+    while (read_line(table, in, text, sizeof text))
         if (split(table, text))
             run_line(table, own);
-    }
     (void)fclose(in);
     strbuf_done(&table->said);
     core_done(&table->core);

@@ -1,5 +1,5 @@
 /*
- * ledger_table - runs a table of requests to a ledger; the top of table/ledger.txt has the language.
+ * ledger_table - runs a table of requests to a ledger; table/ledger.txt has the language.
  *
  * A line is a request, its parameters, and the exact answer: all that follows "|", else the last
  * word. A table may have requests of its own.

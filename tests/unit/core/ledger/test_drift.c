@@ -39,17 +39,13 @@ static void nothing(void *user, const struct drift *drift)
     fail_msg("%s: %s", drift->kind, drift->text);
 }
 
-CORE_TEST(a_node_in_order_has_no_drift)
+static void show(struct core_fixture *core, const struct inventory *inventory, enum vouch vouch)
 {
-    struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
-    gpu[1].sick = true; /* unhealthy is known and refused: no drift */
-    (void)core_node(core, "n1", gpu, 2);
-    (void)core_reserve(core, "a", "n1", "300");
-    (void)core_step(core, COMMAND_CONFIRM, "a");
-    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory, .vouch = vouch};
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
-CORE_TEST(a_pod_is_adopted_unless_its_annotation_was_believed)
+CORE_TEST(drift__has_adopted_for_a_pod_without_a_believed_annotation)
 {
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
@@ -67,8 +63,8 @@ CORE_TEST(a_pod_is_adopted_unless_its_annotation_was_believed)
     assert_int_equal(see(core, "n1", "annotation").count, 0);
 }
 
-/* At a day to the ms; no other kind ages, and a clock that is behind makes nothing old. */
-CORE_TEST(only_a_pod_that_others_bound_a_day_ago_is_information)
+/* Exact to the ms; no other kind ages, and a clock that is behind ages no drift. */
+CORE_TEST(drift__is_information_for_an_adopted_pod_after_a_day)
 {
     const int64_t day_ms = INT64_C(86400000);
     (void)core_node(core, "n1", two_a100, 2);
@@ -89,7 +85,7 @@ CORE_TEST(only_a_pod_that_others_bound_a_day_ago_is_information)
     }
 }
 
-TEST(kinds_are_found_by_their_whole_names)
+TEST(drift_kind__is_found_by_its_whole_name)
 {
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++) {
         assert_int_equal(drift_kind_find(text_of(drift_kind_name(kind))), kind);
@@ -101,74 +97,7 @@ TEST(kinds_are_found_by_their_whole_names)
     assert_string_equal(drift_kind_name(DRIFT_KIND_COUNT - 1), "node_gone");
 }
 
-CORE_TEST(a_pod_that_is_listed_unbound_is_drift)
-{
-    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
-    (void)core_node(core, "n1", two_a100, 2);
-    (void)core_reserve(core, "a", "n1", "300");
-    (void)core_step(core, COMMAND_CONFIRM, "a");
-    assert_int_equal(see(core, "n1", "unbound").count, 0);
-    assert_int_equal(core_do(core, &note), VERDICT_OK);
-    struct sighting unbound = see(core, "n1", "unbound");
-    assert_int_equal(unbound.count, 1);
-    assert_string_equal(unbound.last.allocation->facts.uid, "a");
-    assert_non_null(strstr(unbound.last.text, "until it is deleted"));
-    assert_int_equal(see(core, "n1", "annotation").count, 0);
-}
-
-CORE_TEST(over_and_absent_name_their_gpu)
-{
-    struct core_gpu gpu = two_a100[0];
-    (void)core_node(core, "n1", &gpu, 1);
-    (void)core_reserve(core, "a", "n1", "900");
-    gpu.milli = 500;
-    (void)core_node(core, "n1", &gpu, 1);
-    struct sighting over = see(core, "n1", "over");
-    assert_int_equal(over.count, 1);
-    assert_string_equal(over.last.gpu->id->text, "GPU-a");
-    assert_non_null(strstr(over.last.text, "900 of 500 milli"));
-    assert_int_equal(over.last.since_ms, core->now_ms);
-    (void)core_node(core, "n1", NULL, 0);
-    struct sighting absent = see(core, "n1", "absent");
-    assert_int_equal(absent.count, 1);
-    assert_string_equal(absent.last.gpu->id->text, "GPU-a");
-    assert_string_equal(absent.last.text,
-                        "1 pod holds 900 milli of a GPU that the node does not show");
-}
-
-CORE_TEST(a_gpu_that_may_be_held_by_an_index_that_moved_says_so)
-{
-    const struct core_gpu counted[] = {{.index = 0}, {.index = 1}};
-    const struct core_gpu moved[] = {{.id = "GPU-b", .index = 0}, {.id = "GPU-a", .index = 1}};
-    const struct core_gpu first = {.id = "GPU-a", .index = 0};
-    (void)core_node(core, "n1", counted, 2);
-    (void)core_reserve(core, "p0", "n1", "1000");
-    (void)core_reserve(core, "p1", "n1", "400");
-    (void)core_node(core, "n1", &first, 1);
-    assert_int_equal(see(core, "n1", "unsure_gpu").count, 0);
-    (void)core_node(core, "n1", moved, 2);
-    struct sighting unsure = see(core, "n1", "unsure_gpu");
-    assert_int_equal(unsure.count, 1);
-    assert_string_equal(unsure.last.gpu->id->text, "GPU-b");
-    assert_int_equal(see(core, "n1", "absent").count, 1);
-}
-
-CORE_TEST(mixed_needs_both)
-{
-    (void)core_node(core, "n1", two_a100, 2);
-    struct pod *pod = core_pod(core, "whole", "n1");
-    pod->whole_gpus = 1;
-    (void)core_adopt(core, pod, NULL);
-    assert_int_equal(see(core, "n1", "mixed").count, 0);
-    assert_int_equal(see(core, "n1", "adopted").count, 0); /* it does not ask for shares */
-    (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
-    struct sighting mixed = see(core, "n1", "mixed");
-    assert_int_equal(mixed.count, 1);
-    assert_string_equal(mixed.last.text,
-                        "1 pod with shares beside 1 whole GPU of another resource");
-}
-
-CORE_TEST(mixed_counts_all_pods_and_is_since_the_last_of_them_came)
+CORE_TEST(mixed__counts_all_pods_and_has_the_time_of_the_last)
 {
     static const int64_t scheduled_ms[] = {20, 40, 30};
     (void)core_node(core, "n1", two_a100, 2);
@@ -184,26 +113,11 @@ CORE_TEST(mixed_counts_all_pods_and_is_since_the_last_of_them_came)
     assert_int_equal(mixed.last.since_ms, 40);
 }
 
-CORE_TEST(a_share_on_no_gpu_is_unplaced)
-{
-    (void)core_adopt(core, core_pod(core, "a", "n1"), "300");
-    assert_int_equal(see(core, "n1", "unplaced").count, 1);
-    struct sighting gone = see(core, "n1", "node_gone");
-    assert_int_equal(gone.count, 1);
-    assert_string_equal(gone.last.text,
-                        "the Node object is gone, but 1 of its pods is still there");
-    (void)core_adopt(core, core_pod(core, "b", "n1"), "300");
-    assert_string_equal(see(core, "n1", "node_gone").last.text,
-                        "the Node object is gone, but 2 of its pods are still there");
-    (void)core_node(core, "n1", two_a100, 2);
-    assert_int_equal(see(core, "n1", "node_gone").count, 0);
-}
-
-CORE_TEST(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not)
+CORE_TEST(drift__has_unusable_nodes_but_no_excluded_ones)
 {
     static const struct {
         enum inventory_problem problem;
-        const char *kind; /* NULL: no drift, for the GPUs are meant to be shared by others */
+        const char *kind; /* NULL: no drift; another system shares the GPUs */
     } out[] = {
         {PROBLEM_MIG, NULL},
         {PROBLEM_SHARING, NULL},
@@ -218,8 +132,7 @@ CORE_TEST(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not)
         struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
         inventory->problem = out[i].problem;
         memcpy(inventory->problem_text, "why not", sizeof "why not");
-        const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        show(core, inventory, VOUCH_NONE);
         if (out[i].kind == NULL) {
             drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
             continue;
@@ -231,31 +144,6 @@ CORE_TEST(nodes_whose_gpus_cannot_be_used_are_drift_and_excluded_nodes_are_not)
     }
 }
 
-static void show_plugin(struct core_fixture *core, enum plugin_state state, uint32_t offered)
-{
-    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
-    inventory->plugin = (struct plugin_report){state, offered, offered + 1};
-    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
-}
-
-CORE_TEST(a_gpu_that_the_plugin_holds_back_is_drift_until_it_is_offered)
-{
-    show_plugin(core, PLUGIN_UP, 1);
-    const struct sighting sighting = see(core, "n1", "plugin");
-    assert_int_equal(sighting.count, 1);
-    assert_string_equal(sighting.last.text,
-                        "the device plugin offers 1 of 2 GPUs: it holds back 1, and which is not "
-                        "known; it may be sick, and takes shares");
-    show_plugin(core, PLUGIN_DOWN, 0); /* closed, and so no disagreement */
-    assert_int_equal(see(core, "n1", "plugin").count, 0);
-    struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
-    inventory->plugin = (struct plugin_report){PLUGIN_UP, 2, 2};
-    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
-    assert_int_equal(see(core, "n1", "plugin").count, 0);
-}
-
 static void check(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
 {
     const struct command command = {
@@ -263,7 +151,7 @@ static void check(struct core_fixture *core, enum vouch vouch, int64_t at_ms)
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
-CORE_TEST(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_leave)
+CORE_TEST(not_vouched__is_drift_unless_the_agent_leaves_on_request)
 {
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
     for (int i = VOUCH_GOOD; i < VOUCHES; i++) {
@@ -273,7 +161,7 @@ CORE_TEST(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_l
         assert_int_equal(sighting.count, vouch > VOUCH_LEAVING);
         if (vouch <= VOUCH_LEAVING)
             continue;
-        /* This reason may have come long after the node. */
+        /* the time of this reason, not of the node */
         assert_int_equal(sighting.last.since_ms, 5000 + i);
         assert_null(sighting.last.gpu);
         assert_non_null(strstr(sighting.last.text, "no new shares: "));
@@ -281,16 +169,14 @@ CORE_TEST(a_node_that_nobody_vouches_for_is_drift_unless_the_agent_was_told_to_l
     }
 }
 
-CORE_TEST(a_node_without_gpus_of_its_own_needs_nobody_to_vouch_for_them)
+CORE_TEST(not_vouched__needs_gpus_of_the_node)
 {
     static const enum inventory_problem problems[] = {PROBLEM_MIG, PROBLEM_NO_SOURCE, PROBLEM_NONE};
 
     for (size_t i = 0; i < ARRAY_LEN(problems); i++) {
         struct inventory *inventory = core_inventory(core, "n1", "u", NULL, 0);
         inventory->problem = problems[i];
-        const struct command command = {
-            .kind = COMMAND_NODE, .inventory = inventory, .vouch = VOUCH_NO_AGENT};
-        assert_int_equal(core_do(core, &command), VERDICT_OK);
+        show(core, inventory, VOUCH_NO_AGENT);
         drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
     }
 }
@@ -318,7 +204,7 @@ static struct sighting see_built(struct core_fixture *core, const struct allocat
     return sighting;
 }
 
-CORE_TEST(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows)
+CORE_TEST(drift__has_time_0_if_the_time_is_not_known)
 {
     const struct allocation_facts pod = {
         .uid = "a",
@@ -335,7 +221,7 @@ CORE_TEST(a_thousandth_is_unplaced_and_mixed_since_times_that_nobody_knows)
     assert_int_equal(see_built(core, &pod, NULL, "mixed").last.since_ms, 0);
 }
 
-CORE_TEST(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none)
+CORE_TEST(problem_text__is_clipped_or_else_the_name_of_the_problem)
 {
     char text[REASON_BYTES_MAX + 1] = {0};
     memset(text, '?', sizeof text - 1);
@@ -346,48 +232,36 @@ CORE_TEST(the_text_of_a_problem_is_clipped_if_long_and_its_word_if_there_is_none
     assert_string_equal(see_built(core, NULL, "", "unreadable").last.text, "limit");
 }
 
-/* The node's GPUs can be used; slip is what it says that means nothing. */
-static void show_with_slip(struct core_fixture *core, const char *slip)
+/* A node with usable GPUs; text is the part of its annotation without a meaning. */
+static void show_with_text(struct core_fixture *core, const char *text)
 {
     struct inventory *inventory = core_inventory(core, "n1", "u", two_a100, 2);
-    (void)snprintf(inventory->problem_text, sizeof inventory->problem_text, "%s", slip);
-    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    (void)snprintf(inventory->problem_text, sizeof inventory->problem_text, "%s", text);
+    show(core, inventory, VOUCH_NONE);
 }
 
-CORE_TEST(a_slip_of_a_node_is_drift_for_as_long_as_it_is_there)
+CORE_TEST(node_annotation__is_drift_while_the_text_is_there)
 {
-    show_with_slip(core, "");
+    show_with_text(core, "");
     const int64_t before_ms = core->now_ms;
-    show_with_slip(core, "\"1\" names no GPU");
+    show_with_text(core, "\"1\" names no GPU");
     struct sighting sighting = see(core, "n1", "node_annotation");
     assert_int_equal(sighting.count, 1);
     assert_string_equal(sighting.last.text, "\"1\" names no GPU");
     assert_true(sighting.last.since_ms > before_ms);
     const int64_t since_ms = sighting.last.since_ms;
-    show_with_slip(core, "?"); /* another text, but a slip as before */
-    sighting = see(core, "n1", "node_annotation");
-    assert_string_equal(sighting.last.text, "?");
-    assert_int_equal(sighting.last.since_ms, since_ms);
-    show_with_slip(core, "!");
-    sighting = see(core, "n1", "node_annotation");
-    assert_string_equal(sighting.last.text, "!");
-    assert_int_equal(sighting.last.since_ms, since_ms);
-    show_with_slip(core, "");
+    static const char *const other[] = {"?", "!"}; /* the drift keeps its time */
+    for (size_t i = 0; i < ARRAY_LEN(other); i++) {
+        show_with_text(core, other[i]);
+        sighting = see(core, "n1", "node_annotation");
+        assert_string_equal(sighting.last.text, other[i]);
+        assert_int_equal(sighting.last.since_ms, since_ms);
+    }
+    show_with_text(core, "");
     drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, nothing);
 }
 
-CORE_TEST(an_edited_annotation_is_drift_only)
-{
-    (void)core_node(core, "n1", two_a100, 2);
-    (void)core_reserve(core, "a", "n1", "300");
-    const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .differs = true};
-    (void)core_do(core, &note);
-    assert_int_equal(see(core, "n1", "annotation").count, 1);
-    assert_int_equal(core_gpu(core, "n1", "GPU-a")->reserved_milli, 300);
-}
-
-CORE_TEST(a_pod_on_a_sick_gpu_is_told_why)
+CORE_TEST(unhealthy__names_the_pod_and_the_reason)
 {
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     (void)core_node(core, "n1", gpu, 2);
@@ -408,7 +282,7 @@ CORE_TEST(a_pod_on_a_sick_gpu_is_told_why)
     gpu[1].sick = true;
     (void)core_node(core, "n1", gpu, 2);
     sick = see(core, "n1", "unhealthy");
-    assert_int_equal(sick.count, 2); /* c was refused */
+    assert_int_equal(sick.count, 2); /* a and b; c has no share */
     assert_string_equal(sick.last.text, "its GPU GPU-b is unhealthy: nobody asks why it is well");
     gpu[1].ill = NULL;
     (void)core_node(core, "n1", gpu, 2);
@@ -416,9 +290,10 @@ CORE_TEST(a_pod_on_a_sick_gpu_is_told_why)
     assert_string_equal(sick.last.text, "its GPU GPU-b is unhealthy");
     (void)core_node(core, "n1", gpu, 0);
     assert_int_equal(see(core, "n1", "unhealthy").count, 0); /* they are absent */
+    assert_int_equal(see(core, "n1", "absent").last.since_ms, core->now_ms);
 }
 
-CORE_TEST(of_several_sick_gpus_of_a_pod_one_is_told)
+CORE_TEST(unhealthy__names_one_gpu_of_a_pod)
 {
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     (void)core_node(core, "n1", gpu, 2);
@@ -431,14 +306,14 @@ CORE_TEST(of_several_sick_gpus_of_a_pod_one_is_told)
     const struct sighting sick = see(core, "n1", "unhealthy");
     assert_int_equal(sick.count, 1);
     assert_string_equal(sick.last.text, "its GPU GPU-a is unhealthy");
-    /* Held whole, it is mixed since the pod of both came, whichever of its GPUs it is. */
+    /* The pod has shares of both GPUs: either one is mixed since that pod. */
     gpu[1].held = "process";
     (void)core_node(core, "n1", gpu, 2);
     assert_int_equal(see(core, "n1", "mixed").last.since_ms,
                      ledger_find(core->ledger, TEXT("a"))->facts.reserved_ms);
 }
 
-CORE_TEST(what_is_said_of_a_gpu_may_change_alone)
+CORE_TEST(gpu_note__changes_the_node_by_itself)
 {
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     gpu[0].sick = true;
@@ -456,8 +331,8 @@ CORE_TEST(what_is_said_of_a_gpu_may_change_alone)
     assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_SAME);
 }
 
-/* The last of whom has whole GPUs, or a share of this GPU, counts; who is elsewhere does not. */
-CORE_TEST(a_gpu_is_mixed_since_the_last_of_them_came)
+/* Pods with whole GPUs or a share of this GPU count; pods on other GPUs do not. */
+CORE_TEST(mixed__of_a_gpu_has_the_time_of_the_last_pod_there)
 {
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     (void)core_node(core, "n1", gpu, 2);
@@ -490,12 +365,12 @@ CORE_TEST(a_gpu_is_mixed_since_the_last_of_them_came)
     assert_string_equal(mixed.last.text, "1 pod has shares of a GPU that pod:w holds whole");
 }
 
-CORE_TEST(one_uuid_on_two_nodes_is_drift_of_both)
+CORE_TEST(duplicate_gpu__is_drift_of_both_nodes)
 {
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_node(core, "n2", two_a100, 1);
     assert_int_equal(see(core, "n2", "duplicate_gpu").count, 1);
-    /* Drift on the first node, too, which stays in use. */
+    /* The first node has drift, too, and stays in use. */
     const struct node *first = ledger_stale_duplicate(core->ledger);
     assert_non_null(first);
     const struct command again = {.kind = COMMAND_NODE, .node = first->name->text};

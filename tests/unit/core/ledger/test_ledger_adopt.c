@@ -21,27 +21,47 @@ static const struct allocation_facts *held(const struct core_fixture *core, cons
     return &allocation->facts;
 }
 
-CORE_TEST(amounts_that_nobody_may_ask_for_are_added_up)
+/* Amounts that cannot be read count as 1 together, and all as at most what the node has. */
+CORE_TEST(adopt__adds_up_refused_amounts)
 {
-    struct pod_container container[] = {{.name = "c0", .amount = "1"},
-                                        {.name = "c1", .amount = "nonsense"},
-                                        {.name = "c2"},
-                                        {.name = "c3", .amount = "1500"}};
-    struct pod *pod = core_pod(core, "a", "n1");
-    pod->ours = true;
-    pod->containers = ARRAY_LEN(container);
-    pod->container = container;
-    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
-    assert_int_equal(held(core, "a")->unplaced_milli, 1502);
-
-    pod->uid = "b";
-    pod->containers = 1;
-    assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
-    assert_int_equal(held(core, "b")->unplaced_milli, 1);
-    assert_true(held(core, "b")->presumed);
+    static const struct core_gpu two[] = {{.index = 0}, {.index = 1}};
+    static const struct core_gpu tiny = {.milli = 1};
+    static const struct {
+        const char *node;
+        const char *amount[4];   /* of a container each */
+        uint32_t unplaced_milli; /* 0: the pod holds nothing */
+    } row[] = {
+        {"n1", {"1500", "nonsense", "-4"}, 1501},
+        {"n1", {"9223372036854775807", "nonsense", "-4"}, 2000},
+        {"tiny", {"9223372036854775807", "nonsense", "-4"}, 1},
+        {"unknown", {"1e99", "nonsense", "-4"}, 64000},
+        {"unknown", {"1", "nonsense", NULL, "1500"}, 1502},
+        {"unknown", {"1"}, 1},
+        {"unknown", {"-1e99", NULL, "-4"}, 0},
+        {"unknown", {"0", NULL, "-4"}, 0},
+    };
+    (void)core_node(core, "n1", two, 2);
+    (void)core_node(core, "tiny", &tiny, 1);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        struct pod_container container[ARRAY_LEN(row[i].amount)];
+        const char *uid = arena_printf(&core->arena, "pod-%zu", i);
+        struct pod *pod = core_pod(core, uid, row[i].node);
+        for (uint32_t k = 0; k < ARRAY_LEN(container); k++)
+            container[k] = (struct pod_container){.name = arena_printf(&core->arena, "c%u", k),
+                                                  .amount = row[i].amount[k]};
+        pod->ours = true;
+        pod->containers = ARRAY_LEN(container);
+        pod->container = container;
+        assert_int_equal(core_adopt(core, pod, NULL),
+                         row[i].unplaced_milli > 0 ? VERDICT_OK : VERDICT_SAME);
+        if (row[i].unplaced_milli == 0)
+            continue;
+        assert_int_equal(held(core, uid)->unplaced_milli, row[i].unplaced_milli);
+        assert_true(held(core, uid)->presumed);
+    }
 }
 
-CORE_TEST(whole_gpus_are_no_guess)
+CORE_TEST(adopt__does_not_presume_whole_gpus)
 {
     struct pod_container container = {.name = "c0", .amount = "0"};
     struct pod *pod = core_pod(core, "a", "n1");
@@ -55,8 +75,8 @@ CORE_TEST(whole_gpus_are_no_guess)
     assert_false(held(core, "a")->presumed);
 }
 
-/* Nothing follows the last want or the last line; the sanitizer reports a read past them. */
-CORE_TEST(a_request_and_an_annotation_are_read_to_their_end)
+/* The arrays end with the last want and line; the sanitizer reports a read past them. */
+CORE_TEST(adopt__reads_no_want_or_line_past_the_last)
 {
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     struct want want = {.container = "c0", .milli = 300, .parts = 1};
@@ -74,7 +94,7 @@ CORE_TEST(a_request_and_an_annotation_are_read_to_their_end)
     pod->annotation = NOTE_OK;
     pod->share = &line;
     assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
-    assert_int_equal(core_do(core, &command), VERDICT_SAME); /* nothing is asked for */
+    assert_int_equal(core_do(core, &command), VERDICT_SAME); /* the request is empty */
 
     pod->shares = 1;
     command.request = &request;
@@ -91,7 +111,7 @@ CORE_TEST(a_request_and_an_annotation_are_read_to_their_end)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 1300);
 }
 
-CORE_TEST(a_missing_gpu_is_as_its_annotation_says)
+CORE_TEST(adopt__makes_a_missing_gpu_as_annotated)
 {
     static const uint32_t index[][2] = {{3, 3}, {65535, 65535}, {65536, 0}};
     char uid[2] = "a";
@@ -110,19 +130,7 @@ CORE_TEST(a_missing_gpu_is_as_its_annotation_says)
     }
 }
 
-CORE_TEST(a_node_that_never_showed_a_gpu_owns_none)
-{
-    assert_int_equal(core_node(core, "bare", NULL, 0), VERDICT_OK);
-    struct pod *pod = core_pod(core, "a", "bare");
-    core_note(core, pod, "c0 GPU-gone 300 24576");
-    assert_int_equal(core_adopt(core, pod, "300"), VERDICT_OK);
-    const struct gpu *gpu = core_gpu(core, "bare", "GPU-gone");
-    assert_int_equal(gpu->flags, GPU_ABSENT | GPU_DUPLICATE);
-    assert_int_equal(gpu->used_milli, 300);
-    assert_int_equal(ledger_node(core->ledger, TEXT("bare"))->owned_ids, 0);
-}
-
-CORE_TEST(an_annotation_is_believed_as_far_as_there_is_room)
+CORE_TEST(adopt__believes_an_annotation_only_if_there_is_room)
 {
     const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 1000},
                                    {.id = "GPU-b", .index = 1, .mib = 1000}};
@@ -135,9 +143,9 @@ CORE_TEST(an_annotation_is_believed_as_far_as_there_is_room)
         {"c0 GPU-a 500 401", "500", false},
         {"c0 GPU-a 601 1", "601", false},
         {"c0 GPU-b 100 1,c0 GPU-a 100 401", "100x2", false}, /* the second does not fit */
-        {"c0 GPU-a 600 400", "600", true},                   /* all that is left */
+        {"c0 GPU-a 600 400", "600", true},                   /* the rest of the GPU */
         {"c0 GPU-b 400 1000", "400", true},
-        {"c0 GPU-b 100 1", "100", false}, /* its memory is all taken */
+        {"c0 GPU-b 100 1", "100", false}, /* no memory is left */
         {"c0 GPU-b 100 0", "100", true},
     };
     (void)core_node(core, "n1", gpu, 2);
@@ -152,40 +160,7 @@ CORE_TEST(an_annotation_is_believed_as_far_as_there_is_room)
     }
 }
 
-/* A node that shows counts learns UUIDs from annotations, but none from a disbelieved one. */
-CORE_TEST(the_names_in_an_annotation_that_is_not_believed_are_forgotten)
-{
-    const struct core_gpu gpu[] = {{.index = 0, .mib = 1000}, {.index = 1, .mib = 1000}};
-    (void)core_node(core, "n1", gpu, 2);
-    assert_int_equal(
-        adopt_annotated(core, "a", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1001 1", "100x2"),
-        VERDICT_OK);
-    assert_true(held(core, "a")->presumed);
-    assert_null(core_gpu(core, "n1", "n1/gpu-0")->alias);
-    assert_null(core_gpu(core, "n1", "n1/gpu-1")->alias);
-    assert_int_equal(adopt_annotated(core, "b", "n1", "c0 GPU-x 100 1 0,c0 GPU-y 100 1 1", "100x2"),
-                     VERDICT_OK);
-    assert_false(held(core, "b")->presumed);
-    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->alias->text, "GPU-x");
-    assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->alias->text, "GPU-y");
-}
-
-CORE_TEST(an_annotation_differs_be_it_in_its_last_line)
-{
-    const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
-    (void)core_node(core, "n1", &gpu, 1);
-    assert_int_equal(
-        adopt_annotated(core, "a", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 200", "100+200"),
-        VERDICT_OK);
-    assert_false(held(core, "a")->annotation_differs);
-    assert_int_equal(
-        adopt_annotated(core, "b", "n1", "c0 GPU-a 100 100,c1 GPU-a 200 900", "100+200"),
-        VERDICT_OK);
-    assert_true(held(core, "b")->presumed);
-    assert_true(held(core, "b")->annotation_differs);
-}
-
-CORE_TEST(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen)
+CORE_TEST(adopt__takes_the_scheduled_time_or_now)
 {
     struct pod *pod = core_pod(core, "a", "n1");
     pod->scheduled_ms = 1;
@@ -196,7 +171,7 @@ CORE_TEST(a_pod_is_bound_since_it_was_scheduled_or_since_it_was_seen)
 }
 
 /* A node used for whole GPUs grants no shares, yet the pod already runs there. */
-CORE_TEST(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken)
+CORE_TEST(adopt__takes_the_least_overused_then_the_least_used_gpu)
 {
     static const struct {
         uint32_t milli[2];
@@ -247,14 +222,23 @@ CORE_TEST(a_pod_goes_where_it_overuses_least_and_then_where_less_is_taken)
 
 static const struct core_gpu large[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
 
-static void set_raise(struct core_fixture *core, bool raise)
+/* Shares are raised, or not; rule lives as long as the ledger. */
+static void decide_by(struct core_fixture *core, bool raise, const struct rule *rule,
+                      rule_set holding)
 {
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = raise;
-    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
+    book->rules = rule != NULL ? 1 : 0;
+    book->rule = rule;
+    struct policy_context *context = policy_context_of_rulebook(book, holding, NULL);
     ledger_set_policy_context(core->ledger, context);
     policy_context_unref(context);
     rulebook_unref(book);
+}
+
+static void set_raise(struct core_fixture *core, bool raise)
+{
+    decide_by(core, raise, NULL, 0);
 }
 
 static enum verdict adopt_demanding(struct core_fixture *core, const char *uid, const char *note)
@@ -275,7 +259,7 @@ static void assert_share(const struct core_fixture *core, const char *uid, uint3
     assert_int_equal(held(core, uid)->share[0].mib, mib);
 }
 
-CORE_TEST(a_share_is_raised_to_what_its_memory_needs_and_charged_so)
+CORE_TEST(raise__charges_the_milli_that_the_memory_needs)
 {
     struct request *request = core_request(core, "100");
     request->memory_mib = 16384;
@@ -293,7 +277,7 @@ CORE_TEST(a_share_is_raised_to_what_its_memory_needs_and_charged_so)
     const struct allocation *was = ledger_find(core->ledger, TEXT("a"));
     assert_int_equal(was->facts.version, 0);
     again.version = 5;
-    assert_int_equal(core_do(core, &again), VERDICT_SAME); /* it was reserved without a version */
+    assert_int_equal(core_do(core, &again), VERDICT_SAME); /* the reservation has no version */
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     assert_share(core, "a", 200, 100, 16384);
     request->memory_mib = 0;
@@ -301,16 +285,21 @@ CORE_TEST(a_share_is_raised_to_what_its_memory_needs_and_charged_so)
     assert_share(core, "b", 100, 100, 8192);
 }
 
-CORE_TEST(a_version_is_met_by_what_was_asked_for)
+static struct command reserve_in_version_1(const char *uid, const struct request *request)
+{
+    return (struct command){.kind = COMMAND_RESERVE,
+                            .uid = uid,
+                            .namespace = "default",
+                            .name = "pod",
+                            .node = "n1",
+                            .version = 1,
+                            .request = request};
+}
+
+CORE_TEST(version__compares_the_milli_asked_for_not_the_raised)
 {
     struct request *request = core_request(core, "100");
-    struct command command = {.kind = COMMAND_RESERVE,
-                              .uid = "a",
-                              .namespace = "default",
-                              .name = "a",
-                              .node = "n1",
-                              .version = 1,
-                              .request = request};
+    struct command command = reserve_in_version_1("a", request);
     request->memory_mib = 16384;
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     set_raise(core, true);
@@ -319,25 +308,19 @@ CORE_TEST(a_version_is_met_by_what_was_asked_for)
     command.version = 2;
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     command.version = 3;
-    command.request = core_request(core, "200"); /* as much as it has, and not what it asked for */
+    command.request = core_request(core, "200"); /* the raised amount, not the requested one */
     assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
     request->memory_mib = 16385;
     command.request = request;
     assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
 }
 
-/* Its own charge takes no place from it; a charge more than a GPU may carry does. */
-CORE_TEST(the_last_pod_of_a_full_gpu_may_be_edited)
+/* The pod's own charge does not count against it; one charge too many on the GPU does. */
+CORE_TEST(version__does_not_count_the_own_charge_of_a_full_gpu)
 {
     static const struct core_gpu whole = {.id = "GPU-a"};
     static const struct core_gpu less = {.id = "GPU-a", .milli = 100};
-    struct command command = {.kind = COMMAND_RESERVE,
-                              .uid = "a",
-                              .namespace = "default",
-                              .name = "a",
-                              .node = "n1",
-                              .version = 1,
-                              .request = core_request(core, "1")};
+    struct command command = reserve_in_version_1("a", core_request(core, "1"));
     (void)core_node(core, "n1", &whole, 1);
     for (int i = 1; i < CHARGES_PER_GPU_MAX; i++) {
         char uid[16];
@@ -362,31 +345,12 @@ CORE_TEST(the_last_pod_of_a_full_gpu_may_be_edited)
     assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
 }
 
-static void decide_by(struct core_fixture *core, const struct rule *rule, rule_set holding)
-{
-    struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
-    book->raise = true;
-    book->rules = 1;
-    book->rule = rule; /* lives as long as the ledger */
-    struct policy_context *context = policy_context_of_rulebook(book, holding, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
-}
-
 /* uid reserves in version 1 what 100 and 16 GiB need, and is judged again with this memory. */
 static enum verdict judge_memory(struct core_fixture *core, const char *uid, const char *words,
                                  uint32_t memory_mib)
 {
     struct request *request = core_request(core, words);
-    struct command command = {.kind = COMMAND_RESERVE,
-                              .at_ms = 1,
-                              .uid = uid,
-                              .namespace = "default",
-                              .name = "pod",
-                              .node = "n1",
-                              .version = 1,
-                              .request = request};
+    struct command command = reserve_in_version_1(uid, request);
     request->memory_mib = 16384;
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     command.kind = COMMAND_VERSION;
@@ -398,8 +362,8 @@ static enum verdict judge_memory(struct core_fixture *core, const char *uid, con
     return verdict;
 }
 
-/* Whether the pod demands memory is up to its tenant, until it is bound. */
-CORE_TEST(a_raise_that_nothing_demands_any_more_is_not_bound)
+/* The tenant may edit the demand for memory until the pod is bound. */
+CORE_TEST(version__refuses_a_raise_without_a_demand)
 {
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     set_raise(core, true);
@@ -418,66 +382,54 @@ CORE_TEST(a_raise_that_nothing_demands_any_more_is_not_bound)
     assert_int_equal(judge_memory(core, "a", "100+300", 0), VERDICT_REFUSED);
 }
 
-/* The GPU that needs most decides for all smaller shares. */
-CORE_TEST(a_raise_is_due_to_the_gpu_that_needs_most)
+/* The GPU that needs most decides for all smaller shares; all memory of a GPU makes it whole. */
+CORE_TEST(version__judges_a_raise_by_the_gpu_that_needs_most)
 {
-    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                          {.id = "GPU-b", .index = 1, .mib = 40960}};
-    static const struct core_gpu turned[] = {{.id = "GPU-a", .index = 0, .mib = 40960},
-                                             {.id = "GPU-b", .index = 1, .mib = 81920}};
+    static const struct {
+        uint32_t gpus, mib[2];
+        const char *words;
+        uint32_t too_little_mib;
+    } row[] = {{2, {81920, 40960}, "100x2", 16343},
+               {2, {40960, 81920}, "100x2", 16343},
+               {1, {16384}, "100", 16367}};
     set_raise(core, true);
-    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
-    assert_int_equal(judge_memory(core, "a", "100x2", 16384), VERDICT_OK);
-    assert_int_equal(judge_memory(core, "a", "100x2", 16343), VERDICT_REFUSED);
-    assert_int_equal(core_node(core, "n1", turned, 2), VERDICT_OK);
-    assert_int_equal(judge_memory(core, "b", "100x2", 16384), VERDICT_OK);
-    assert_int_equal(judge_memory(core, "b", "100x2", 16343), VERDICT_REFUSED);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = row[i].mib[0]},
+                                       {.id = "GPU-b", .index = 1, .mib = row[i].mib[1]}};
+        assert_int_equal(core_node(core, "n1", gpu, row[i].gpus), VERDICT_OK);
+        assert_int_equal(judge_memory(core, "a", row[i].words, 16384), VERDICT_OK);
+        assert_int_equal(judge_memory(core, "a", row[i].words, row[i].too_little_mib),
+                         VERDICT_REFUSED);
+    }
 }
 
-/* All memory of a GPU makes a share of all of it. */
-CORE_TEST(a_raise_to_a_whole_gpu_is_due)
-{
-    static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 16384}};
-    set_raise(core, true);
-    assert_int_equal(core_node(core, "n1", gpu, 1), VERDICT_OK);
-    assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
-    assert_int_equal(judge_memory(core, "a", "100", 16367), VERDICT_REFUSED);
-}
-
-CORE_TEST(a_raise_is_judged_by_the_amounts_that_a_rule_hands_out)
+CORE_TEST(version__judges_a_raise_by_the_sizes_of_a_rule)
 {
     static const char *const other[] = {"other"};
     static const struct rule sizes = {.name = "sizes", .sizes = 3, .size = {100, 250, 500}};
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
-    decide_by(core, &sizes, 1);
+    decide_by(core, true, &sizes, 1);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 250 */
     assert_int_equal(judge_memory(core, "a", "100", 8193), VERDICT_OK);  /* and still */
     assert_int_equal(judge_memory(core, "a", "100", 8192), VERDICT_REFUSED);
     assert_int_equal(judge_memory(core, "a", "100", 0), VERDICT_REFUSED);
-    /* A rule that does not hold now hands out nothing. */
-    decide_by(core, &sizes, 0);
+    /* An inactive rule has no sizes. */
+    decide_by(core, true, &sizes, 0);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 200 */
     assert_int_equal(judge_memory(core, "a", "100", 16302), VERDICT_REFUSED);
-    /* Nor does one about other nodes, or other namespaces. */
+    /* A rule about other namespaces has none, either. */
     static const struct rule elsewhere = {
         .name = "sizes", .sizes = 1, .size = {500}, .namespaces = 1, .namespace = other};
-    decide_by(core, &elsewhere, 1);
+    decide_by(core, true, &elsewhere, 1);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
 }
 
-/* Memory that the GPU does not show any more raises nothing. */
-CORE_TEST(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound)
+/* The GPU no longer shows its memory. */
+CORE_TEST(version__refuses_a_raise_if_the_memory_is_unknown_now)
 {
     static const struct core_gpu unknown[] = {{.id = "GPU-a", .index = 0}};
     struct request *request = core_request(core, "100");
-    struct command command = {.kind = COMMAND_RESERVE,
-                              .at_ms = 1,
-                              .uid = "a",
-                              .namespace = "default",
-                              .name = "pod",
-                              .node = "n1",
-                              .version = 1,
-                              .request = request};
+    struct command command = reserve_in_version_1("a", request);
     request->memory_mib = 16384;
     set_raise(core, true);
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
@@ -488,8 +440,8 @@ CORE_TEST(a_raise_on_a_gpu_whose_memory_is_not_known_now_is_not_bound)
     assert_int_equal(core_do(core, &command), VERDICT_REFUSED);
 }
 
-/* An unsigned pod that was counted first takes nothing from what was granted. */
-CORE_TEST(what_we_signed_is_charged_beyond_the_room)
+/* An unsigned pod that was counted first takes no room from a granted one. */
+CORE_TEST(adopt__charges_a_signed_share_beyond_the_room)
 {
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     assert_int_equal(core_adopt(core, core_pod(core, "liar", "n1"), "900"), VERDICT_OK);
@@ -507,7 +459,7 @@ CORE_TEST(what_we_signed_is_charged_beyond_the_room)
     assert_true(held(core, "b")->presumed);
 }
 
-CORE_TEST(a_raised_share_is_adopted_as_it_was_granted)
+CORE_TEST(adopt__takes_a_raised_share_as_granted)
 {
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     assert_int_equal(adopt_demanding(core, "a", "c0 GPU-a 200 16384 0 100"), VERDICT_OK);
@@ -515,7 +467,7 @@ CORE_TEST(a_raised_share_is_adopted_as_it_was_granted)
     assert_false(held(core, "a")->presumed || held(core, "a")->annotation_differs);
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 200);
 
-    /* What cannot be believed is guessed: as a bind would place it now. */
+    /* A share without a believed annotation is placed as bind would place it now. */
     static const char *const wrong[] = {"c0 GPU-a 200 16384 0 90", "c0 GPU-a 200 16384 0", NULL};
     static const char *const uid[] = {"b", "c", "d"};
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
@@ -527,7 +479,7 @@ CORE_TEST(a_raised_share_is_adopted_as_it_was_granted)
     }
 }
 
-CORE_TEST(a_note_differs_that_tells_of_another_request)
+CORE_TEST(adopt__differs_if_the_asked_milli_differ)
 {
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     struct pod *least = core_pod(core, "b", "n1");

@@ -56,7 +56,7 @@ static void assert_found_at(const struct core_fixture *core, const void *at, con
 }
 
 /* n4 is the only host with two free GPUs. */
-FIXTURE_TEST(idle_hosts_are_counted_again)
+FIXTURE_TEST(check__counts_idle_hosts)
 {
     static const struct rule keeps[] = {{.min_milli = 1}, {.reserve = 1}};
     const uint32_t two = 2, one = 1;
@@ -76,7 +76,7 @@ FIXTURE_TEST(idle_hosts_are_counted_again)
     rulebook_unref(book);
 }
 
-FIXTURE_TEST(a_ledger_without_nodes_is_sound)
+FIXTURE_TEST(check__accepts_a_ledger_without_nodes)
 {
     struct err err;
     struct ledger *ledger = ledger_new();
@@ -85,7 +85,7 @@ FIXTURE_TEST(a_ledger_without_nodes_is_sound)
     ledger_free(ledger);
 }
 
-FIXTURE_TEST(a_gpu_that_cannot_be_as_it_stands_is_named)
+FIXTURE_TEST(check__names_a_wrong_gpu)
 {
     const uint32_t none = 0, large = 1001;
     const struct gpu *a = core_gpu(core, "n1", "GPU-a");
@@ -118,7 +118,7 @@ FIXTURE_TEST(a_gpu_that_cannot_be_as_it_stands_is_named)
     }
 }
 
-FIXTURE_TEST(a_node_or_pod_that_cannot_be_looked_up_is_named)
+FIXTURE_TEST(check__names_a_node_or_pod_that_is_not_found)
 {
     struct err err;
     struct map *open = &core->ledger->open;
@@ -143,7 +143,7 @@ FIXTURE_TEST(a_node_or_pod_that_cannot_be_looked_up_is_named)
     assert_int_equal(ledger_check(core->ledger, &err), 0);
 }
 
-FIXTURE_TEST(a_free_place_is_known)
+FIXTURE_TEST(check__counts_free_places)
 {
     const size_t one = 1;
     assert_int_equal(core->ledger->places, 4);
@@ -151,7 +151,7 @@ FIXTURE_TEST(a_free_place_is_known)
                     "the ledger counts 1 free places where there are 0");
 }
 
-FIXTURE_TEST(what_is_counted_is_counted_again)
+FIXTURE_TEST(check__compares_each_count)
 {
     struct ledger *ledger = core->ledger;
     const size_t five = 5, three = 3, two = 2;
@@ -176,7 +176,7 @@ FIXTURE_TEST(what_is_counted_is_counted_again)
                     "node n5: claim GPU-q: the table of owners has another node for it, or none");
 }
 
-FIXTURE_TEST(a_claim_that_cannot_be_as_it_stands_is_named)
+FIXTURE_TEST(check__names_a_wrong_claim)
 {
     struct ledger *ledger = core->ledger;
     static const struct core_gpu three[] = {
@@ -206,7 +206,7 @@ FIXTURE_TEST(a_claim_that_cannot_be_as_it_stands_is_named)
     assert_found_at(core, &n7->gone, &gone, sizeof gone, "node n7: it is gone, and claims a GPU");
 }
 
-FIXTURE_TEST(who_shows_anothers_uuid_stands_among_its_rivals)
+FIXTURE_TEST(check__finds_a_node_missing_among_duplicates)
 {
     struct ledger *ledger = core->ledger;
     struct err err;
@@ -224,8 +224,8 @@ FIXTURE_TEST(who_shows_anothers_uuid_stands_among_its_rivals)
     assert_int_equal(ledger_check(ledger, &err), 0);
 }
 
-/* Including the one in the first slot of its table, which the loop waits for. */
-FIXTURE_TEST(every_rival_is_counted)
+/* The loop ends when one is in the first slot of the table. */
+FIXTURE_TEST(check__counts_every_duplicate_owner)
 {
     struct ledger *ledger = core->ledger;
     size_t at = 0;
@@ -245,7 +245,7 @@ FIXTURE_TEST(every_rival_is_counted)
     ledger_assert_valid(ledger);
 }
 
-FIXTURE_TEST(a_place_that_is_free_has_nothing_to_check)
+FIXTURE_TEST(check_some__skips_free_places)
 {
     struct err err;
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
@@ -253,7 +253,7 @@ FIXTURE_TEST(a_place_that_is_free_has_nothing_to_check)
     assert_int_equal(ledger_check_some(core->ledger, 0, 100, &err), 0);
 }
 
-FIXTURE_TEST(assert_valid_aborts_where_verify_would_report)
+FIXTURE_TEST(assert_valid__aborts_on_a_wrong_ledger)
 {
     int status;
     ledger_assert_valid(core->ledger);

@@ -1,6 +1,6 @@
 /*
- * Names of a ledger: whatever tenants and nodes make up, there are never many more than are held,
- * and a snapshot keeps those that it shows.
+ * Names of a ledger: their number stays close to the number in use, whatever tenants and nodes
+ * make up, and a snapshot keeps the names that it shows.
  */
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void rest(struct core_fixture *core)
         ledger_sweep(core->ledger, true);
 }
 
-/* A pod that names its node itself, and as many GPUs as it likes. */
+/* A pod bound without us, with an annotation of made-up GPUs. */
 static void squat(struct core_fixture *core, const char *uid, int number)
 {
     char note[64 * PARTS];
@@ -107,8 +107,8 @@ CORE_TEST(snapshots__keep_the_names_that_they_show)
     xfree(after);
 }
 
-/* In an idle ledger no change makes a sweep due, and readers let go late. */
-CORE_TEST(idle__the_whole_table_is_swept_in_the_end)
+/* In an idle ledger no change makes a sweep due, and readers release names late. */
+CORE_TEST(sweep__visits_the_whole_table_of_an_idle_ledger)
 {
     enum { NAMES = 20000 };
     static const struct atom *atom[NAMES];
@@ -123,7 +123,7 @@ CORE_TEST(idle__the_whole_table_is_swept_in_the_end)
     for (int i = 0; i < NAMES; i++)
         atom_unref(atom[i]);
     ledger_sweep(core->ledger, false);
-    assert_in_range(names_in(core), NAMES - 100, NAMES - 1); /* little, while others wait */
+    assert_in_range(names_in(core), NAMES - 100, NAMES - 1); /* few, while commands wait */
     const size_t before = names_in(core);
     ledger_sweep(core->ledger, true);
     assert_in_range(before - names_in(core), 100, NAMES / 20);
@@ -132,7 +132,20 @@ CORE_TEST(idle__the_whole_table_is_swept_in_the_end)
     assert_int_equal(names_in(core), 0);
 }
 
-CORE_TEST(nodes__that_come_and_go_leave_no_names)
+static void show_labelled(struct core_fixture *core, const char *node, const char *id,
+                          const char *value)
+{
+    const struct core_gpu gpu = {.id = id, .mib = 1000};
+    const struct label label = {"rack", value};
+    struct inventory *inventory = core_inventory(core, node, node, &gpu, 1);
+    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
+
+    inventory->label = &label;
+    inventory->labels = 1;
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+}
+
+CORE_TEST(nodes__leave_no_names_when_they_are_gone)
 {
     const int nodes = walk_steps(3000, 300);
     size_t most = 0;
@@ -142,13 +155,7 @@ CORE_TEST(nodes__that_come_and_go_leave_no_names)
         (void)snprintf(name, sizeof name, "node-%d", i);
         (void)snprintf(id, sizeof id, "GPU-%d", i);
         (void)snprintf(value, sizeof value, "value-%d", i);
-        const struct core_gpu gpu = {.id = id, .mib = 1000};
-        struct inventory *inventory = core_inventory(core, name, name, &gpu, 1);
-        const struct label label = {"rack", value};
-        inventory->label = &label;
-        inventory->labels = 1;
-        const struct command come = {.kind = COMMAND_NODE, .inventory = inventory};
-        assert_int_equal(core_do(core, &come), VERDICT_OK);
+        show_labelled(core, name, id, value);
         const struct command gone = {.kind = COMMAND_NODE_GONE, .node = name};
         assert_int_equal(core_do(core, &gone), VERDICT_OK);
         core_forget_undo(core);
@@ -161,7 +168,7 @@ CORE_TEST(nodes__that_come_and_go_leave_no_names)
 }
 
 /* A Node's writer chooses its ids and labels, and may choose others all the time. */
-CORE_TEST(nodes__that_say_ever_new_things_keep_only_the_last)
+CORE_TEST(nodes__keep_only_the_names_of_the_last_inventory)
 {
     const int times = walk_steps(3000, 300);
     size_t most = 0;
@@ -170,13 +177,7 @@ CORE_TEST(nodes__that_say_ever_new_things_keep_only_the_last)
         char id[32], value[32];
         (void)snprintf(id, sizeof id, "GPU-%d", i % 2 * i);
         (void)snprintf(value, sizeof value, "value-%d", i);
-        const struct core_gpu gpu = {.id = id, .mib = 1000};
-        struct inventory *inventory = core_inventory(core, "n1", "u", &gpu, 1);
-        const struct label label = {"rack", value};
-        inventory->label = &label;
-        inventory->labels = 1;
-        const struct command change = {.kind = COMMAND_NODE, .inventory = inventory};
-        assert_int_equal(core_do(core, &change), VERDICT_OK);
+        show_labelled(core, "n1", id, value);
         core_forget_undo(core);
         ledger_sweep(core->ledger, false);
         most = names_in(core) > most ? names_in(core) : most;
@@ -203,8 +204,8 @@ static void show_names(struct core_fixture *core, const char *node, uint32_t gpu
     core_forget_undo(core);
 }
 
-/* Without an idle moment: what a change lets go of is worth a look at much of the table. */
-CORE_TEST(let_go__names_are_swept_soon)
+/* Without idle time: a change that releases names makes the next sweep visit more places. */
+CORE_TEST(sweep__visits_more_after_names_are_released)
 {
     char node[32];
 
@@ -219,14 +220,14 @@ CORE_TEST(let_go__names_are_swept_soon)
     assert_in_range(all, 700, 1024);
     show_names(core, "plain", 2, 0);
     ledger_sweep(core->ledger, false);
-    assert_in_range(all - names_in(core), 8, 60); /* a look at 16 places would find one or so */
+    assert_in_range(all - names_in(core), 8, 60); /* 16 places would have about one */
     rest(core);
     const size_t without_labels = names_in(core);
     assert_int_equal(without_labels, all - 60);
     show_names(core, "plenty", GPUS_PER_NODE_MAX, 1);
     rest(core);
     const size_t with_plenty = names_in(core);
-    show_names(core, "plenty", 1, 1); /* its UUIDs stay its own, their aliases go */
+    show_names(core, "plenty", 1, 1); /* it keeps its UUIDs, but not their aliases */
     ledger_sweep(core->ledger, false);
     assert_in_range(with_plenty - names_in(core), 15, GPUS_PER_NODE_MAX);
     rest(core);
@@ -238,8 +239,8 @@ CORE_TEST(let_go__names_are_swept_soon)
     assert_in_range(before - names_in(core), 30, 2 * GPUS_PER_NODE_MAX + 4);
 }
 
-/* They are decided later, when both nodes may have left. */
-CORE_TEST(undecided__ids_are_held)
+/* Their owner is decided later, when both nodes may be gone. */
+CORE_TEST(undecided__ids_keep_their_names)
 {
     static const struct core_gpu gpu = {.id = "GPU-twice", .mib = 1000};
 
@@ -263,8 +264,8 @@ CORE_TEST(undecided__ids_are_held)
     assert_true(core->ledger->n_undecided > 0); /* freed with the ledger */
 }
 
-/* GPUs that waited for allocations of the same file hold no names. */
-CORE_TEST(restored__gpus_that_waited_are_forgotten)
+/* After a restore, GPUs that waited for their allocations hold no names. */
+CORE_TEST(restored__waiting_gpus_release_their_names)
 {
     squat(core, "a", 1);
     struct ledger *copy = core_copy(core->ledger);

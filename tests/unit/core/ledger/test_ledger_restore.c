@@ -50,7 +50,7 @@ static int restore_pod(struct core_fixture *core, const char *uid, const struct 
     return ledger_restore(core->ledger, &facts, err);
 }
 
-CORE_TEST(names_and_uids_are_as_long_as_they_may_be)
+CORE_TEST(restore__limits_the_length_of_names_and_uids)
 {
     struct err err;
     char text[NAME_BYTES_MAX + 2];
@@ -73,7 +73,7 @@ CORE_TEST(names_and_uids_are_as_long_as_they_may_be)
     assert_int_equal(restore_pod(core, text, &share, 1, &err), 0);
 }
 
-CORE_TEST(the_last_of_a_row_is_judged_like_the_first)
+CORE_TEST(restore__checks_the_last_gpu_and_share)
 {
     struct err err;
     const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0),
@@ -88,13 +88,13 @@ CORE_TEST(the_last_of_a_row_is_judged_like_the_first)
     assert_int_equal(restore_pod(core, "a", share, 1, &err), 0);
 }
 
-CORE_TEST(a_missing_gpu_may_stand_before_those_that_are_there)
+CORE_TEST(restore__accepts_an_absent_gpu_before_a_present_one)
 {
     struct err err;
     const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, GPU_ABSENT),
                               row_of_gpu(core, "GPU-b", 1, 0)};
     assert_int_equal(restore_node(core, "n1", gpu, 2, &err), 0);
-    assert_null(core_gpu(core, "n1", "GPU-a")); /* so far nobody holds it */
+    assert_null(core_gpu(core, "n1", "GPU-a")); /* no pod holds it yet */
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
     const struct share share = {.container = "c0", .gpu = gpu[0].id, .milli = 300};
     assert_int_equal(restore_pod(core, "a", &share, 1, &err), 0);
@@ -102,8 +102,8 @@ CORE_TEST(a_missing_gpu_may_stand_before_those_that_are_there)
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
 }
 
-/* The row of an absent GPU says whether its node owns it or nobody does. */
-CORE_TEST(an_absent_gpu_is_whose_it_was)
+/* The row of an absent GPU has the owner: its node, or none. */
+CORE_TEST(restore__keeps_the_owner_of_an_absent_gpu)
 {
     struct err err;
     const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, GPU_ABSENT),
@@ -136,8 +136,8 @@ static void assert_stale_after_restart(const struct core_fixture *core, const ch
     ledger_free(copy);
 }
 
-/* The process ended after the owner left, so the heir's turn comes after the restart. */
-CORE_TEST(a_stale_duplicate_is_one_after_a_restart)
+/* The process ended after the owner left, so the next owner is found after the restart. */
+CORE_TEST(restore__finds_a_stale_duplicate_again)
 {
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     (void)core_node(core, "n1", &gpu, 1);
@@ -153,7 +153,7 @@ CORE_TEST(a_stale_duplicate_is_one_after_a_restart)
     assert_stale_after_restart(core, "n2");
 
     (void)core_node(core, "n1", &gpu, 1);   /* not yet claimed, so n1 is the first again */
-    assert_stale_after_restart(core, "n1"); /* n1 must still learn that it is contested */
+    assert_stale_after_restart(core, "n1"); /* n1 is not marked as contested yet */
     (void)core_node(core, "n2", NULL, 0);
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n2", "GPU-a")->flags, GPU_ABSENT | GPU_DUPLICATE);
@@ -179,7 +179,7 @@ static int restore_owned_ids(struct core_fixture *core, const char *name, bool g
     return ledger_restore_node(core->ledger, &build, err);
 }
 
-CORE_TEST(claims_that_cannot_be_are_refused)
+CORE_TEST(restore__refuses_wrong_claims)
 {
     struct err err;
     static const struct {
@@ -218,5 +218,89 @@ CORE_TEST(claims_that_cannot_be_are_refused)
     assert_string_equal(err.text, "node n2: it claims more than 64 GPUs");
     names[GPUS_PER_NODE_MAX] = NULL;
     assert_int_equal(restore_owned_ids(core, "n2", false, names, &err), 0);
+    ledger_assert_valid(core->ledger);
+}
+
+CORE_TEST(restore__refuses_wrong_allocation_rows)
+{
+    struct err err;
+    const struct gpu gpu = row_of_gpu(core, "GPU-a", 0, 0);
+    const struct share one = {.container = "c0", .gpu = gpu.id, .milli = 300, .mib = 1};
+    const struct share twice[] = {one, one};
+    const struct share empty = {.container = "c0", .gpu = gpu.id};
+    const struct share stranger = {.container = "c0", .gpu = atom(core, "GPU-z"), .milli = 1};
+    const struct {
+        struct allocation_facts facts;
+        const char *says;
+    } wrong[] = {
+        {{.shares = 1, .node = atom(core, "n9")}, "n9"},
+        {{.shares = 1, .state = STATE_RELEASED}, "released"},
+        {{.shares = 0}, "without a share"},
+        {{.shares = 1, .unplaced_milli = 1}, "grant"},
+        {{.shares = 0, .origin = ORIGIN_ADOPTED, .state = STATE_BOUND}, "holds nothing"},
+        {{.shares = 1, .origin = ORIGIN_ADOPTED}, "not bound"},
+        {{.shares = 2, .share = twice}, "two shares"},
+        {{.shares = 1, .share = &empty}, "0 milli"},
+        {{.shares = 1, .share = &stranger}, "GPU-z"},
+    };
+    assert_int_equal(restore_node(core, "n1", &gpu, 1, &err), 0);
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct allocation_facts facts = wrong[i].facts;
+        facts.uid = "a";
+        facts.namespace = "default";
+        facts.name = "pod";
+        facts.node = facts.node != NULL ? facts.node : atom(core, "n1");
+        facts.node_uid = atom(core, "u");
+        facts.share = facts.share != NULL ? facts.share : &one;
+        assert_int_equal(ledger_restore(core->ledger, &facts, &err), -ERR_CORRUPT);
+        assert_non_null(strstr(err.text, wrong[i].says));
+        assert_non_null(strstr(err.text, "allocation"));
+    }
+    CLEANUP(xfreep) char *after = core_dump(core->ledger);
+    assert_string_equal(before, after);
+    assert_int_equal(restore_pod(core, "a", &one, 1, &err), 0);
+    assert_int_equal(restore_pod(core, "a", &one, 1, &err), -ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "twice"));
+    ledger_assert_valid(core->ledger);
+}
+
+CORE_TEST(restore__refuses_wrong_node_rows)
+{
+    struct err err;
+    struct gpu good = row_of_gpu(core, "GPU-q", 0, 0);
+    const struct gpu owned = row_of_gpu(core, "GPU-a", 0, 0);
+    struct gpu bad[] = {good, good, row_of_gpu(core, "", 0, 0)};
+    bad[0].milli = 0;
+    bad[1].milli = 1001;
+    good.milli = 500;
+    const struct {
+        const char *node;
+        const struct gpu *gpu;
+        const char *says;
+    } wrong[] = {
+        {"n2", &bad[0], "milli"},         {"n2", &bad[1], "milli"},
+        {"n2", &bad[2], "without an id"}, {"n2", &owned, "another node's"},
+        {"n1", &good, "twice"},           {"", &good, "name"},
+    };
+    assert_int_equal(restore_node(core, "n1", &owned, 1, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        assert_int_equal(restore_node(core, wrong[i].node, wrong[i].gpu, 1, &err), -ERR_CORRUPT);
+        assert_non_null(strstr(err.text, wrong[i].says));
+    }
+    assert_int_equal(restore_node(core, "n2", &good, 1, &err), 0);
+    ledger_assert_valid(core->ledger);
+}
+
+CORE_TEST(restore__refuses_a_missing_gpu_of_another_node)
+{
+    struct err err;
+    const struct core_gpu shown = {.id = "GPU-a"};
+    const struct gpu missing = row_of_gpu(core, "GPU-a", 0, GPU_ABSENT);
+    const struct share share = {.container = "c0", .gpu = missing.id, .milli = 300};
+    assert_int_equal(restore_node(core, "n1", &missing, 1, &err), 0);
+    (void)core_node(core, "n2", &shown, 1);
+    assert_int_equal(restore_pod(core, "a", &share, 1, &err), -ERR_CORRUPT);
+    assert_non_null(strstr(err.text, "GPU-a is another node's"));
     ledger_assert_valid(core->ledger);
 }

@@ -5,13 +5,14 @@
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "support/core_fixture.h"
+#include "support/draw.h"
 #include "support/test.h"
 #include "support/walk.h"
 
 static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
                                            {.id = "GPU-b", .index = 1, .mib = 81920}};
 
-/* Executes what reconcile says and returns it in words: "release(ended) observe". */
+/* Executes the commands of reconcile and returns them as text: "release(ended) observe". */
 static const char *reconcile(struct core_fixture *core, const struct pod *pod, const char *words)
 {
     static char said[128];
@@ -36,22 +37,24 @@ static const struct allocation *row(const struct core_fixture *core, const char 
     return ledger_find(core->ledger, text_of(uid));
 }
 
-CORE_TEST(a_reservation_is_confirmed_where_its_pod_is_bound)
+/* A name of one letter is a name. */
+CORE_TEST(reconcile__confirms_a_reservation_whose_pod_is_bound)
 {
-    (void)core_node(core, "n1", two_a100, 2);
-    (void)core_reserve(core, "a", "n1", "300");
+    (void)core_node(core, "n", two_a100, 2);
+    (void)core_reserve(core, "a", "n", "300");
     assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
-    struct pod *pod = core_pod(core, "a", "n1");
+    struct pod *pod = core_pod(core, "a", "n");
     core_note(core, pod, "c0 GPU-a 300 24576");
     assert_string_equal(reconcile(core, pod, "300"), "confirm");
     assert_int_equal(row(core, "a")->facts.state, STATE_BOUND);
     assert_string_equal(reconcile(core, pod, "300"), "");
-    /* An old event from before the Binding changes nothing. */
+    /* An event from before the Binding changes nothing. */
     assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
     assert_string_equal(reconcile(core, core_pod(core, "b", ""), "300"), "");
+    assert_string_equal(reconcile(core, core_pod(core, "c", "n"), "300"), "observe");
 }
 
-CORE_TEST(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not)
+CORE_TEST(reconcile__releases_at_the_end_not_at_the_deletion_timestamp)
 {
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
@@ -69,7 +72,7 @@ CORE_TEST(a_pod_that_ended_frees_and_a_deletion_timestamp_does_not)
     assert_string_equal(reconcile(core, pod, "300"), "");
 }
 
-/* Executes what reconcile says of a pod that a complete list shows; false: nothing. */
+/* Executes the command of reconcile for a pod in a complete list; false: there is none. */
 static bool list_unbound(struct core_fixture *core, const char *uid)
 {
     struct command command[RECONCILE_MAX];
@@ -83,7 +86,7 @@ static bool list_unbound(struct core_fixture *core, const char *uid)
     return count == 1;
 }
 
-CORE_TEST(a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound)
+CORE_TEST(listed_unbound__marks_a_bound_row_until_its_pod_is_bound)
 {
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
@@ -113,7 +116,7 @@ CORE_TEST(a_bound_row_whose_pod_is_listed_unbound_is_marked_until_it_is_bound)
     assert_false(row(core, "a")->facts.listed_unbound || row(core, "a")->facts.annotation_differs);
 }
 
-CORE_TEST(a_row_that_is_listed_unbound_ends_as_others_do)
+CORE_TEST(listed_unbound__ends_with_the_row)
 {
     const struct command note = {.kind = COMMAND_NOTE, .uid = "c", .unbound = true};
     (void)core_node(core, "n1", two_a100, 2);
@@ -134,7 +137,7 @@ CORE_TEST(a_row_that_is_listed_unbound_ends_as_others_do)
     assert_int_equal(core_do(core, &note), VERDICT_SAME); /* a reservation is not marked */
 }
 
-CORE_TEST(a_pod_that_is_gone_is_released)
+CORE_TEST(reconcile__releases_a_deleted_pod)
 {
     struct command command[RECONCILE_MAX];
     (void)core_node(core, "n1", two_a100, 2);
@@ -147,7 +150,7 @@ CORE_TEST(a_pod_that_is_gone_is_released)
     assert_int_equal(reconcile_gone(core->ledger, "a", 5000, command), 0);
 }
 
-CORE_TEST(the_api_server_is_the_truth_about_the_node)
+CORE_TEST(reconcile__follows_the_node_of_the_api_server)
 {
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", NULL, 0);
@@ -160,7 +163,7 @@ CORE_TEST(the_api_server_is_the_truth_about_the_node)
     assert_string_equal(reconcile(core, core_pod(core, "a", "n1"), NULL), "release(elsewhere)");
 }
 
-CORE_TEST(a_row_wins_over_the_annotation)
+CORE_TEST(reconcile__prefers_the_row_to_the_annotation)
 {
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "300");
@@ -183,7 +186,7 @@ CORE_TEST(a_row_wins_over_the_annotation)
     assert_string_equal(reconcile(core, pod, "300"), "note");
 }
 
-CORE_TEST(what_asks_nothing_is_left_alone)
+CORE_TEST(reconcile__ignores_a_pod_without_gpus)
 {
     (void)core_node(core, "n1", two_a100, 2);
     struct pod *pod = core_pod(core, "a", "n1");
@@ -193,13 +196,7 @@ CORE_TEST(what_asks_nothing_is_left_alone)
     assert_string_equal(reconcile(core, pod, NULL), "");
 }
 
-static void no_drift(void *user, const struct drift *drift)
-{
-    (void)user;
-    fail_msg("drift %s", drift->kind);
-}
-
-CORE_TEST(whole_gpus_that_we_bound_need_no_annotation)
+CORE_TEST(reconcile__needs_no_annotation_for_whole_gpus)
 {
     (void)core_node(core, "n1", two_a100, 2);
     const struct request whole = {.whole = 1};
@@ -208,10 +205,9 @@ CORE_TEST(whole_gpus_that_we_bound_need_no_annotation)
     pod->whole_gpus = 1;
     assert_string_equal(reconcile(core, pod, NULL), "confirm");
     assert_string_equal(reconcile(core, pod, NULL), "");
-    drift_of(ledger_node(core->ledger, TEXT("n1")), NULL, no_drift);
 }
 
-CORE_TEST(what_had_no_gpu_is_placed_when_the_node_shows_one)
+CORE_TEST(reconcile__places_an_unplaced_pod_on_new_gpus)
 {
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300x2"), "observe");
@@ -230,7 +226,7 @@ CORE_TEST(what_had_no_gpu_is_placed_when_the_node_shows_one)
     assert_string_equal(reconcile(core, pod, "300x2"), ""); /* fewer GPUs do not move a row */
 }
 
-CORE_TEST(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are)
+CORE_TEST(reconcile__places_each_container_on_new_gpus)
 {
     struct pod *pod = core_pod(core, "a", "n1");
     assert_string_equal(reconcile(core, pod, "300+200x2"), "observe");
@@ -243,7 +239,7 @@ CORE_TEST(each_container_of_an_adopted_pod_gets_the_gpus_that_there_are)
     assert_int_equal(row(core, "a")->facts.shares, 3);
 }
 
-CORE_TEST(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks)
+CORE_TEST(reconcile_lacks__needs_a_presumed_pod_with_too_few_parts)
 {
     struct pod *pod = core_pod(core, "a", "n1");
     const struct request *request = core_request(core, "300x2");
@@ -259,7 +255,7 @@ CORE_TEST(who_lacks_parts_is_who_was_placed_by_guess_with_fewer_than_it_asks)
     assert_false(reconcile_lacks(row(core, "b"), request)); /* its annotation lists the shares */
 }
 
-CORE_TEST(nothing_is_read_behind_the_last_container)
+CORE_TEST(reconcile__reads_no_container_past_the_last)
 {
     struct command command[RECONCILE_MAX];
     struct pod *pod = core_pod(core, "a", "n1");
@@ -270,17 +266,7 @@ CORE_TEST(nothing_is_read_behind_the_last_container)
     xfree(exact);
 }
 
-CORE_TEST(a_name_of_one_letter_is_a_name)
-{
-    (void)core_node(core, "n", two_a100, 2);
-    (void)core_reserve(core, "a", "n", "300");
-    struct pod *pod = core_pod(core, "a", "n");
-    core_note(core, pod, "c0 GPU-a 300 24576");
-    assert_string_equal(reconcile(core, pod, "300"), "confirm");
-    assert_string_equal(reconcile(core, core_pod(core, "b", "n"), "300"), "observe");
-}
-
-CORE_TEST(a_list_is_taken_rows_first_then_annotations_then_by_time)
+CORE_TEST(reconcile_order__is_rows_then_annotations_then_time)
 {
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "row", "n1", "300");
@@ -305,7 +291,7 @@ CORE_TEST(a_list_is_taken_rows_first_then_annotations_then_by_time)
     proven->proof = PROOF_SIGNED;
     proven->scheduled_ms = 850;
     noted->proof = PROOF_UNSIGNED;
-    early->proof = PROOF_SIGNED; /* of nothing */
+    early->proof = PROOF_SIGNED; /* without an annotation */
     const struct pod *order[] = {rowed, proven,     noted, first, early,
                                  late,  equal_slot, never, broken};
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
@@ -317,12 +303,6 @@ CORE_TEST(a_list_is_taken_rows_first_then_annotations_then_by_time)
 
 static uint64_t seed;
 
-static uint32_t draw(uint32_t below)
-{
-    seed = seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(seed >> 33) % below;
-}
-
 static const char *const walk_words[] = {"300", "500x2", "2000", "400+i700"};
 
 static struct pod *walk_pod(struct core_fixture *core, uint32_t number)
@@ -333,12 +313,12 @@ static struct pod *walk_pod(struct core_fixture *core, uint32_t number)
                                        "c0 GPU-b 400 1,c1 GPU-b 700 1"};
     char uid[16];
     (void)snprintf(uid, sizeof uid, "pod-%u", number);
-    const uint32_t where = draw(ARRAY_LEN(node));
-    const uint32_t noted = draw(ARRAY_LEN(note) + 3);
-    const uint32_t phase = draw(8);
-    const uint32_t dying = draw(6);
-    const uint32_t whole = draw(12);
-    const uint32_t time = draw(5);
+    const uint32_t where = draw_below(&seed, ARRAY_LEN(node));
+    const uint32_t noted = draw_below(&seed, ARRAY_LEN(note) + 3);
+    const uint32_t phase = draw_below(&seed, 8);
+    const uint32_t dying = draw_below(&seed, 6);
+    const uint32_t whole = draw_below(&seed, 12);
+    const uint32_t time = draw_below(&seed, 5);
     struct pod *pod = core_pod(core, uid, node[where]);
     if (noted < ARRAY_LEN(note))
         core_note(core, pod, note[noted]);
@@ -355,10 +335,10 @@ static struct pod *walk_pod(struct core_fixture *core, uint32_t number)
 static void walk_nodes(struct core_fixture *core)
 {
     static const char *const node[] = {"n1", "n2", "n3"};
-    const uint32_t which = draw(ARRAY_LEN(node));
-    const uint32_t gone = draw(6);
-    const uint32_t counted = draw(3);
-    const uint32_t gpus = draw(3);
+    const uint32_t which = draw_below(&seed, ARRAY_LEN(node));
+    const uint32_t gone = draw_below(&seed, 6);
+    const uint32_t counted = draw_below(&seed, 3);
+    const uint32_t gpus = draw_below(&seed, 3);
     struct core_gpu gpu[] = {two_a100[0], two_a100[1]};
     if (counted == 0)
         gpu[0].id = gpu[1].id = NULL;
@@ -379,7 +359,7 @@ static int by_order(const void *a, const void *b)
 }
 
 /* I7. */
-CORE_TEST(reconciling_twice_changes_nothing_the_second_time)
+CORE_TEST(reconcile__changes_nothing_the_second_time)
 {
     const char *given = getenv("RECONCILE_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     seed = given != NULL ? strtoull(given, NULL, 10) : 7;
@@ -389,10 +369,10 @@ CORE_TEST(reconciling_twice_changes_nothing_the_second_time)
     for (int round = 0; round < walk_steps(4000, 300); round++) {
         struct pod *pod[10];
         const char *words[ARRAY_LEN(pod)];
-        const uint32_t changes = draw(3);
+        const uint32_t changes = draw_below(&seed, 3);
         for (uint32_t i = 0; i < changes; i++)
             walk_nodes(core);
-        const uint32_t reserved = draw(ARRAY_LEN(pod));
+        const uint32_t reserved = draw_below(&seed, ARRAY_LEN(pod));
         char uid[16];
         (void)snprintf(uid, sizeof uid, "pod-%u", reserved);
         (void)core_reserve(core, uid, "n1", "300");
@@ -401,7 +381,7 @@ CORE_TEST(reconciling_twice_changes_nothing_the_second_time)
         ordered = core->ledger;
         qsort(pod, ARRAY_LEN(pod), sizeof pod[0], by_order);
         for (size_t i = 0; i < ARRAY_LEN(pod); i++) {
-            const uint32_t asks = draw(ARRAY_LEN(walk_words) + 1);
+            const uint32_t asks = draw_below(&seed, ARRAY_LEN(walk_words) + 1);
             words[i] = asks < ARRAY_LEN(walk_words) ? walk_words[asks] : NULL;
         }
         for (int pass = 0; pass < 2; pass++)
