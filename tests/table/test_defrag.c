@@ -142,13 +142,11 @@ static struct defrag_plan *next_plan(struct table *table, const struct snapshot 
 
 static void say_numbers(struct table *table, const struct defrag_plan *plan)
 {
-    table_print(table, "%llu free, fragments %llu to %llu, %u pods",
-                (unsigned long long)plan->free_milli, (unsigned long long)plan->fragment_milli,
-                (unsigned long long)plan->fragment_milli_after, plan->pods);
+    table_print(table, "%u free, fragments %u to %u, %u pods", (uint32_t)plan->free_milli,
+                (uint32_t)plan->fragment_milli, (uint32_t)plan->fragment_milli_after, plan->pods);
     for (uint32_t i = 0; i < plan->shapes; i++)
-        table_print(table, ", %u: %llu to %llu", plan->shape[i].class->milli,
-                    (unsigned long long)plan->shape[i].before,
-                    (unsigned long long)plan->shape[i].after);
+        table_print(table, ", %u: %u to %u", plan->shape[i].class->milli,
+                    (uint32_t)plan->shape[i].before, (uint32_t)plan->shape[i].after);
     if (!plan->learned)
         table_print(table, ", no workload");
 }
@@ -170,6 +168,7 @@ static void plan(struct table *table)
     struct defrag_plan *plan = next_plan(table, snapshot);
 
     assert_false(plan->cut_short || plan->left_out);
+    assert_true(snapshot->nodes > 0 || plan->steps == 0);
     for (uint32_t i = 0; i < plan->moves; i++) {
         const struct defrag_move *move = &plan->move[i];
         assert_string_equal(move->to->facts.uid, move->from->facts.uid);

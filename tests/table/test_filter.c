@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "milligpu/core/answer/filter.h"
+#include "milligpu/core/answer/unschedulable.h"
 
 #include "support/ledger_table.h"
 
@@ -167,6 +168,39 @@ static void explain(struct table *table)
     table_say(table, text);
 }
 
+static void summarize(struct table *table)
+{
+    static const char always[] = "no node of this cluster, as it is, can ever serve it: ";
+    const struct node_demands anywhere = {0};
+    const struct unschedulable_question question = {table_request(table), &anywhere};
+    struct snapshot *snapshot = ledger_publish(table->core.ledger, NULL, 0);
+    const bool numbers = table_next_is(table, "numbers");
+    struct unschedulable summary;
+    uint32_t nodes = 0;
+
+    unschedulable_of(snapshot, &question, &table->core.arena, &summary);
+    for (uint32_t why = 0; why < REASONS; why++) {
+        const struct moment *moment = &summary.moment[why];
+        if (summary.nodes[why] == 0)
+            continue;
+        table_print(table, "%s%s %u", nodes > 0 ? ", " : "", reason_name((enum reason)why),
+                    summary.nodes[why]);
+        if (numbers)
+            table_print(table, " (%u free on %u GPUs, %u in one, %u closed)",
+                        (uint32_t)moment->free_milli, (uint32_t)moment->gpus, moment->piece_milli,
+                        (uint32_t)moment->closed[why]);
+        nodes += summary.nodes[why];
+    }
+    assert_int_equal(nodes, snapshot->nodes);
+    assert_int_equal(summary.never, summary.never_text[0] != '\0');
+    if (summary.never) {
+        const bool known = strncmp(summary.never_text, always, sizeof always - 1) == 0;
+        table_print(table, "%snever: %s%s", nodes > 0 ? "; " : "", known ? "... " : "",
+                    summary.never_text + (known ? sizeof always - 1 : 0));
+    }
+    snapshot_unref(snapshot);
+}
+
 static void list_unbound(struct table *table)
 {
     const struct command note = {.kind = COMMAND_NOTE, .uid = table_next(table), .unbound = true};
@@ -177,11 +211,8 @@ static void list_unbound(struct table *table)
 TEST(filter__answers_each_request_of_the_table)
 {
     static const struct table_request own[] = {
-        {"filter", ask},
-        {"score", score},
-        {"preempt", preempt},
-        {"explain", explain},
-        {"listed_unbound", list_unbound},
+        {"filter", ask},      {"score", score},       {"preempt", preempt},
+        {"explain", explain}, {"summary", summarize}, {"listed_unbound", list_unbound},
         {NULL, NULL},
     };
     struct table table;

@@ -46,7 +46,7 @@ static uint64_t fits(const struct workload_class *class, const struct node *node
     return count[0] - 7;
 }
 
-TEST(a_gpu_takes_as_many_as_its_free_milli)
+TEST(shape__fits_as_often_as_the_free_milli_allow)
 {
     struct node *node = node_of((const uint32_t[]){1000, 400, 99}, 3);
     static const char *t4[] = {"T4"};
@@ -63,7 +63,7 @@ TEST(a_gpu_takes_as_many_as_its_free_milli)
     node_unref(node);
 }
 
-TEST(a_pod_of_several_gpus_takes_a_part_of_each)
+TEST(shape__of_several_gpus_takes_a_part_of_each)
 {
     struct node *node = node_of((const uint32_t[]){1000, 300, 200}, 3);
     struct workload_class class = {.parts = 2, .milli = 100, .count = 1};
@@ -80,37 +80,28 @@ TEST(a_pod_of_several_gpus_takes_a_part_of_each)
     node_unref(node);
 }
 
-TEST(cpu_has_to_be_there_for_all)
+TEST(shape__needs_cpu_for_each_pod)
 {
+    static const struct {
+        uint32_t host_milli, class_milli;
+        uint64_t fits;
+    } row[] = {{3999, 1000, 3}, {999, 1000, 0}, {999, 0, 10},
+               {999, 1, 10},    {3, 1, 3},      {HOST_UNKNOWN, HOST_UNKNOWN / 2, 10}};
     struct node *bare = node_of((const uint32_t[]){1000}, 1);
     struct workload_class class = {.parts = 1, .milli = 100, .count = 1, .host = {1000, 0}};
-    struct host host = {3999, 0};
 
-    assert_int_equal(fits(&class, bare), 10); /* nothing is known of the host */
-    struct node *node = node_with_host(bare, &host);
-    assert_int_equal(fits(&class, node), 3);
-    node_unref(node);
-    host.cpu_milli = 999;
-    node = node_with_host(bare, &host);
-    assert_int_equal(fits(&class, node), 0);
-    class.host.cpu_milli = 0;
-    assert_int_equal(fits(&class, node), 10);
-    class.host.cpu_milli = 1;
-    assert_int_equal(fits(&class, node), 10);
-    node_unref(node);
-    host.cpu_milli = 3;
-    node = node_with_host(bare, &host);
-    assert_int_equal(fits(&class, node), 3);
-    node_unref(node);
-    host.cpu_milli = HOST_UNKNOWN;
-    node = node_with_host(bare, &host);
-    class.host.cpu_milli = HOST_UNKNOWN / 2;
-    assert_int_equal(fits(&class, node), 10);
-    node_unref(node);
+    assert_int_equal(fits(&class, bare), 10); /* the host is unknown */
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct host host = {row[i].host_milli, 0};
+        struct node *node = node_with_host(bare, &host);
+        class.host.cpu_milli = row[i].class_milli;
+        assert_int_equal(fits(&class, node), row[i].fits);
+        node_unref(node);
+    }
     node_unref(bare);
 }
 
-TEST(the_commonest_shapes_that_ask_for_gpus_count)
+TEST(shape_counter__has_the_3_most_frequent_shapes_with_gpus)
 {
     const struct workload_class class[] = {{.parts = 1, .milli = 100, .count = 10},
                                            {.parts = 0, .count = 50},
@@ -145,7 +136,7 @@ TEST(the_commonest_shapes_that_ask_for_gpus_count)
     node_unref(node);
 }
 
-/* Each pod takes its parts from the GPUs that have most left. */
+/* Each pod takes its parts from the GPUs with the most free milli. */
 static uint64_t put_one_by_one(const uint32_t *milli, uint32_t gpus, uint32_t parts, uint32_t each)
 {
     uint32_t left[8];
@@ -167,7 +158,7 @@ static uint64_t put_one_by_one(const uint32_t *milli, uint32_t gpus, uint32_t pa
     }
 }
 
-TEST(as_many_fit_as_one_by_one)
+TEST(shape__fits_as_often_as_one_by_one)
 {
     uint64_t seed = 5;
 

@@ -5,6 +5,7 @@
 #include "milligpu/core/rank/policy.h"
 
 #include "support/core_fixture.h"
+#include "support/draw.h"
 #include "support/test.h"
 #include "support/walk.h"
 
@@ -12,7 +13,6 @@ static const struct core_gpu four[] = {{.index = 0, .mib = 81920},
                                        {.index = 1, .mib = 81920},
                                        {.index = 2, .mib = 81920},
                                        {.index = 3, .mib = 81920}};
-static const struct core_gpu half[] = {{.index = 0, .milli = 500, .mib = 8192}};
 
 static struct unschedulable unschedulable_from(struct core_fixture *core,
                                                const struct request *request)
@@ -32,7 +32,7 @@ static struct unschedulable unschedulable_from(struct core_fixture *core,
     return unschedulable;
 }
 
-/* It can never fit, and the sentence contains these words. */
+/* The request can never fit, and the text contains these words. */
 static void never(struct core_fixture *core, const struct request *request, const char *words)
 {
     const struct unschedulable unschedulable = unschedulable_from(core, request);
@@ -41,51 +41,7 @@ static void never(struct core_fixture *core, const struct request *request, cons
         fail_msg("never %d: %s", unschedulable.never, unschedulable.never_text);
 }
 
-static void not_never(struct core_fixture *core, const struct request *request)
-{
-    const struct unschedulable unschedulable = unschedulable_from(core, request);
-
-    if (unschedulable.never)
-        fail_msg("%s", unschedulable.never_text);
-}
-
-CORE_TEST(each_reason_counts_its_nodes)
-{
-    static const struct core_gpu cordoned[] = {{.index = 0, .mib = 81920, .cordoned = true}};
-
-    assert_int_equal(core_node(core, "full", four, 1), VERDICT_OK);
-    assert_int_equal(core_reserve(core, "a", "full", "800"), VERDICT_OK);
-    assert_int_equal(core_node(core, "fuller", four, 2), VERDICT_OK);
-    assert_int_equal(core_reserve(core, "b", "fuller", "900x2"), VERDICT_OK);
-    assert_int_equal(core_node(core, "closed", cordoned, 1), VERDICT_OK);
-    assert_int_equal(core_node(core, "small", half, 1), VERDICT_OK);
-    const struct unschedulable unschedulable = unschedulable_from(core, core_request(core, "600"));
-    assert_int_equal(unschedulable.nodes[REASON_ROOM], 2);
-    assert_int_equal(unschedulable.nodes[REASON_CORDONED], 1);
-    assert_int_equal(unschedulable.nodes[REASON_SMALL], 1);
-    assert_int_equal(unschedulable.moment[REASON_ROOM].free_milli, 400);
-    assert_int_equal(unschedulable.moment[REASON_ROOM].piece_milli, 200);
-    assert_int_equal(unschedulable.moment[REASON_ROOM].gpus, 3);
-    assert_int_equal(unschedulable.moment[REASON_CORDONED].closed[REASON_CORDONED], 1);
-    assert_false(unschedulable.never);
-}
-
-/* As in the summary: nothing on such a node can be taken, so nothing there is free. */
-CORE_TEST(what_is_left_on_a_closed_node_is_not_free)
-{
-    struct pod *whole = core_pod(core, "w", "n1");
-
-    assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
-    whole->ours = false;
-    whole->whole_gpus = 1;
-    assert_int_equal(core_adopt(core, whole, NULL), VERDICT_OK);
-    const struct unschedulable unschedulable = unschedulable_from(core, core_request(core, "600"));
-    assert_int_equal(unschedulable.nodes[REASON_MIXED], 1);
-    assert_int_equal(unschedulable.moment[REASON_MIXED].free_milli, 0);
-    assert_int_equal(unschedulable.moment[REASON_MIXED].closed[REASON_MIXED], 4);
-}
-
-CORE_TEST(numbers_of_the_moment_are_told)
+CORE_TEST(moment__is_written_with_its_numbers)
 {
     CLEANUP(strbuf_done) struct strbuf text;
     struct moment moment = {.gpus = 8, .open = 4, .free_milli = 640, .piece_milli = 220};
@@ -102,7 +58,7 @@ CORE_TEST(numbers_of_the_moment_are_told)
     assert_false(unschedulable_has_moment(REASON_MODEL));
 }
 
-CORE_TEST(a_reason_is_told_by_what_lacks_or_by_what_closes)
+CORE_TEST(reason_text__names_the_amount_or_the_obstacle)
 {
     const struct request *request = core_request(core, "600");
     char text[REASON_BYTES_MAX];
@@ -118,47 +74,7 @@ CORE_TEST(a_reason_is_told_by_what_lacks_or_by_what_closes)
     assert_string_equal(text, "no GPU of 600 milli");
 }
 
-CORE_TEST(what_can_never_fit_is_told_with_what_is_there)
-{
-    static const char *h100[] = {"H100*"};
-
-    never(core, core_request(core, "600"), "no node of this cluster has GPUs to share");
-    assert_int_equal(core_node(core, "small", half, 1), VERDICT_OK);
-    never(core, core_request(core, "600"), "no GPU of 600 milli; the largest has 500 milli");
-    assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
-    struct request other = *core_request(core, "100");
-    other.models = 1;
-    other.model = h100;
-    never(core, &other, "no node has a GPU of model H100*; the nearest ");
-    struct request large = *core_request(core, "300");
-    large.memory_mib = 40000;
-    never(core, &large, "; the most that comes with 300 milli is 24576 MiB");
-    never(core, core_request(core, "8000"), "asks for 8, and no node has more than 4 that suit it");
-    never(core, core_request(core, "3000+2000"), "even if a node were empty");
-    assert_string_equal(unschedulable_from(core, core_request(core, "8000")).never_text,
-                        "no node of this cluster, as it is, can ever serve it: fewer than 8 "
-                        "suitable GPUs for 1000 milli each; one container asks for 8, and no node "
-                        "has more than 4 that suit it");
-    assert_string_equal(unschedulable_from(core, &other).never_text,
-                        "no node has a GPU of model H100*; the nearest is NVIDIA A100");
-}
-
-CORE_TEST(memory_that_is_not_known_is_never_enough)
-{
-    static const struct core_gpu unknown[] = {{.index = 0}};
-
-    assert_int_equal(core_node(core, "n1", unknown, 1), VERDICT_OK);
-    struct request request = *core_request(core, "300");
-    assert_string_equal(unschedulable_from(core, &request).never_text, "");
-    request.memory_mib = 16384;
-    assert_int_equal(unschedulable_from(core, &request).nodes[REASON_MEMORY_UNKNOWN], 1);
-    assert_string_equal(unschedulable_from(core, &request).never_text,
-                        "no node of this cluster, as it is, can ever serve it: no GPU whose memory "
-                        "is known, and gpu-memory asks for 16384 MiB; label nvidia.com/gpu.memory "
-                        "would tell it, or mib in milligpu.io/gpus");
-}
-
-CORE_TEST(where_shares_are_raised_the_whole_memory_counts)
+CORE_TEST(never__compares_all_memory_of_a_gpu_if_shares_are_raised)
 {
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = true;
@@ -172,108 +88,28 @@ CORE_TEST(where_shares_are_raised_the_whole_memory_counts)
     never(core, &request,
           "300 milli come with 81921 MiB, raised or not; the most that one has is "
           "81920 MiB");
-    request.memory_mib = 81920; /* it would be raised to a whole one */
+    request.memory_mib = 81920; /* raised to a whole GPU */
     assert_string_equal(unschedulable_from(core, &request).never_text, "");
     request = *core_request(core, "100x5");
     request.memory_mib = 81920;
     never(core, &request, "asks for 5, and no node has more than 4 that suit it");
 }
 
-/* Numbers of GPUs that the request cannot take would promise too much. */
-CORE_TEST(what_is_told_is_of_gpus_that_suit)
+CORE_TEST(never__reads_no_container_past_the_last)
 {
-    static const char *t4[] = {"T4"};
-    static const struct core_gpu mixture[] = {{.index = 0, .milli = 500, .mib = 80000},
-                                              {.index = 1, .milli = 1000, .mib = 10000},
-                                              {.index = 2, .milli = 700, .mib = 7000}};
-    struct inventory *inventory = core_inventory(core, "n1", "uid", mixture, 3);
-    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    inventory->gpu[2].model = "T4";
+    struct want want[] = {{.container = "c0", .parts = 5, .milli = 1000},
+                          {.container = "beyond", .parts = 9, .milli = 100}};
+    const struct request request = {.wants = 1, .want = want};
 
-    assert_int_equal(core_do(core, &command), VERDICT_OK);
-    struct request request = *core_request(core, "600");
-    request.memory_mib = 6001;
-    never(core, &request, "; the most that comes with 600 milli is 6000 MiB");
-    request = *core_request(core, "800+600");
-    request.memory_mib = 20000;
-    never(core, &request, "; the most that comes with 600 milli is 6000 MiB");
-    request = *core_request(core, "1000");
-    request.models = 1;
-    request.model = t4;
-    never(core, &request, "no GPU of 1000 milli; the largest has 700 milli");
-    request = *core_request(core, "300+600x4");
-    request.memory_mib = 3000; /* what 300 milli of the second and the third come with */
-    never(core, &request, "one container asks for 4, and no node has more than 3 that suit it");
-    struct want *want = arena_array(&core->arena, 2, sizeof *want);
-    want[0] = (struct want){.container = "c0", .parts = 5, .milli = 1000};
-    want[1] = (struct want){.container = "beyond", .parts = 9, .milli = 100};
-    request = (struct request){.wants = 1, .want = want};
-    never(core, &request, "one container asks for 5, and no node has more than 1 that suit it");
+    assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
+    never(core, &request, "one container asks for 5, and no node has more than 4 that suit it");
 }
 
-CORE_TEST(a_missing_gpu_may_come_back_whole)
-{
-    struct pod *pod = core_pod(core, "noted", "n2");
-
-    assert_int_equal(core_node(core, "n2", half, 1), VERDICT_OK);
-    core_note(core, pod, "c0 GPU-x 600 4915 3");
-    (void)core_adopt(core, pod, "600");
-    assert_int_equal(unschedulable_from(core, core_request(core, "1000")).nodes[REASON_ABSENT], 1);
-    not_never(core, core_request(core, "1000"));
-}
-
-CORE_TEST(whoever_holds_a_node_may_leave_it)
-{
-    assert_int_equal(core_node(core, "n1", four, 1), VERDICT_OK);
-    struct pod *whole = core_pod(core, "whole", "n1");
-    whole->whole_gpus = 1;
-    (void)core_adopt(core, whole, NULL);
-    (void)core_adopt(core, core_pod(core, "share", "n1"), "300");
-    const struct unschedulable unschedulable = unschedulable_from(core, core_request(core, "300"));
-    assert_int_equal(unschedulable.nodes[REASON_MIXED], 1);
-    assert_false(unschedulable.never);
-    const struct request all = {.whole = 1};
-    assert_int_equal(unschedulable_from(core, &all).nodes[REASON_NONE], 0);
-    not_never(core, &all);
-}
-
-CORE_TEST(a_thousandth_of_a_gpu_is_a_size)
-{
-    static const struct core_gpu tiny[] = {{.index = 0, .milli = 1, .mib = 8}};
-
-    assert_int_equal(core_node(core, "n1", tiny, 1), VERDICT_OK);
-    never(core, core_request(core, "2"), "no GPU of 2 milli; the largest has 1 milli");
-    not_never(core, core_request(core, "1"));
-}
-
-CORE_TEST(what_may_change_is_not_never)
-{
-    static const struct core_gpu sick[] = {{.index = 0, .mib = 81920, .sick = true}};
-    static const struct core_gpu cordoned[] = {{.index = 0, .mib = 81920, .cordoned = true}};
-    const struct request *request = core_request(core, "600");
-
-    assert_int_equal(core_node(core, "sick", sick, 1), VERDICT_OK);
-    not_never(core, request);
-    assert_int_equal(core_node(core, "sick", cordoned, 1), VERDICT_OK);
-    not_never(core, request);
-    assert_int_equal(core_node(core, "sick", four, 1), VERDICT_OK);
-    assert_int_equal(core_reserve(core, "a", "sick", "1000"), VERDICT_OK);
-    not_never(core, request);
-    /* A node that is gone is no longer part of the cluster, although a pod holds its GPU. */
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "sick"};
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
-    never(core, request, "no node of this cluster has GPUs");
-}
-
-/* --- against a cluster that is really empty --- */
+/*
+ * Compared with an empty cluster
+ */
 
 static uint64_t seed;
-
-static uint32_t draw(uint32_t below)
-{
-    seed = seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(seed >> 33) % below;
-}
 
 enum { WALK_NODES = 4 };
 
@@ -281,28 +117,29 @@ enum { WALK_NODES = 4 };
 static void draw_cluster(struct core_fixture *used, struct core_fixture *empty)
 {
     static const char *const words[] = {"300", "500", "1000", "200x2", "2000"};
-    const uint32_t nodes = 1 + draw(WALK_NODES);
+    const uint32_t nodes = 1 + draw_below(&seed, WALK_NODES);
 
     for (uint32_t n = 0; n < nodes; n++) {
         struct core_gpu gpu[4] = {{0}};
         char name[16];
-        const uint32_t gpus = 1 + draw(4);
+        const uint32_t gpus = 1 + draw_below(&seed, 4);
         (void)snprintf(name, sizeof name, "n%u", n);
         for (uint32_t i = 0; i < gpus; i++) {
-            const uint32_t size = draw(3);
-            gpu[i] = (struct core_gpu){
-                .index = i, .milli = size == 0 ? 500 : 1000, .mib = 8192 * (1 + draw(3))};
+            const uint32_t size = draw_below(&seed, 3);
+            gpu[i] = (struct core_gpu){.index = i,
+                                       .milli = size == 0 ? 500 : 1000,
+                                       .mib = 8192 * (1 + draw_below(&seed, 3))};
         }
         assert_int_equal(core_node(empty, name, gpu, gpus), VERDICT_OK);
         for (uint32_t i = 0; i < gpus; i++) {
-            const uint32_t trouble = draw(6);
+            const uint32_t trouble = draw_below(&seed, 6);
             gpu[i].sick = trouble == 0;
             gpu[i].cordoned = trouble == 1;
         }
         assert_int_equal(core_node(used, name, gpu, gpus), VERDICT_OK);
         for (uint32_t pod = 0; pod < 3; pod++) {
             char uid[32];
-            const uint32_t asks = draw(ARRAY_LEN(words));
+            const uint32_t asks = draw_below(&seed, ARRAY_LEN(words));
             (void)snprintf(uid, sizeof uid, "%s-p%u", name, pod);
             (void)core_reserve(used, uid, name, words[asks]);
         }
@@ -314,13 +151,13 @@ static struct request draw_request(struct core_fixture *core)
     static const char *const words[] = {"300",   "600",       "1000",     "2000",    "4000",
                                         "5000",  "200x2",     "600x2",    "500x4",   "1000+1000",
                                         "i2000", "700+600x2", "3000+300", "400+400", "2000+2000"};
-    struct request request = *core_request(core, words[draw(ARRAY_LEN(words))]);
+    struct request request = *core_request(core, words[draw_below(&seed, ARRAY_LEN(words))]);
 
-    request.memory_mib = draw(3) == 0 ? 1024 * draw(20) : 0;
+    request.memory_mib = draw_below(&seed, 3) == 0 ? 1024 * draw_below(&seed, 20) : 0;
     return request;
 }
 
-TEST(never_is_what_an_empty_cluster_refuses_too)
+TEST(never__is_so_if_an_empty_cluster_refuses)
 {
     const char *given = getenv("SURVEY_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     const int steps = walk_steps(2000, 300);
@@ -382,7 +219,7 @@ static const char *missing_model(struct core_fixture *core, const char *first, c
     return text;
 }
 
-CORE_TEST(a_model_that_no_gpu_is_of_names_the_nearest)
+CORE_TEST(missing_model__names_the_nearest_models)
 {
     assert_string_equal(missing_model(core, "T5", NULL, 256), "no node has a GPU of model T5");
     static const char *const models[] = {
@@ -414,7 +251,7 @@ CORE_TEST(a_model_that_no_gpu_is_of_names_the_nearest)
     assert_string_equal(missing_model(core, NULL, NULL, 256), "");
 }
 
-CORE_TEST(models__of_the_cluster)
+CORE_TEST(cluster_models__are_sorted_and_limited)
 {
     static const char *const models[] = {"T4", "H100", "", "T4", "A100", "A100", "H100", "X"};
     const char *many[CLUSTER_MODELS_MAX + 1];
@@ -439,7 +276,7 @@ CORE_TEST(models__of_the_cluster)
     assert_string_equal(out.model[CLUSTER_MODELS_MAX - 1]->text, "B063");
 }
 
-CORE_TEST(no_more_than_64_models_are_compared)
+CORE_TEST(missing_model__compares_at_most_64_models)
 {
     const char *models[66];
     for (uint32_t i = 0; i < 65; i++)

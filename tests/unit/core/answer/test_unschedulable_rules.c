@@ -56,14 +56,14 @@ static const struct label n2[] = {{"pool", "n2"}};
 static const struct label n3[] = {{"pool", "n3"}};
 static const struct label n4[] = {{"pool", "n4"}};
 
-CORE_TEST(each_rule_that_matches_nothing_is_said)
+CORE_TEST(unmatched_rules__names_each_rule_without_nodes)
 {
     /* The third is behind the end of the book. */
     static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n2},
                                        {.name = "b", .labels = 1, .label = n3},
                                        {.name = "c", .labels = 1, .label = n4}};
 
-    unmatched(core, rule, 2, ""); /* of a cluster without nodes nothing is said */
+    unmatched(core, rule, 2, ""); /* a cluster without nodes has no unmatched rules */
     show(core, "n1", abc, 1);
     unmatched(core, rule, 0, "");
     unmatched(core, rule, 2,
@@ -75,7 +75,7 @@ CORE_TEST(each_rule_that_matches_nothing_is_said)
     unmatched(core, rule, 2, "");
 }
 
-CORE_TEST(without_a_policy_nothing_is_said)
+CORE_TEST(unmatched_rules__is_empty_without_a_policy)
 {
     CLEANUP(strbuf_done) struct strbuf text;
 
@@ -89,7 +89,7 @@ CORE_TEST(without_a_policy_nothing_is_said)
 }
 
 /* One array takes the models of each node in turn: none may be seen on the next. */
-CORE_TEST(a_node_has_its_own_models_and_no_others)
+CORE_TEST(unmatched_rules__does_not_mix_the_models_of_nodes)
 {
     static const struct rule rule[] = {
         {.name = "1", .labels = 1, .label = n1, .models = 3, .model = abc},
@@ -106,7 +106,7 @@ CORE_TEST(a_node_has_its_own_models_and_no_others)
     unmatched(core, rule, ARRAY_LEN(rule), "rule 4 (4), models: matches 0 of its 1 node");
 }
 
-CORE_TEST(a_node_that_is_gone_matches_no_rule)
+CORE_TEST(unmatched_rules__ignores_gone_nodes)
 {
     static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n1},
                                        {.name = "b", .labels = 1, .label = n2}};
@@ -120,8 +120,8 @@ CORE_TEST(a_node_that_is_gone_matches_no_rule)
     unmatched(core, rule, 2, "rule 1 (a), nodes: pool=n1 matches 0 nodes");
 }
 
-/* GPUs that pods made up before the node showed its own: it lists more than it may show. */
-CORE_TEST(a_node_may_list_more_gpus_than_it_may_show)
+/* Pods made up GPUs before the node showed its own. */
+CORE_TEST(unmatched_rules__reads_nodes_with_more_than_64_gpus)
 {
     static const char *model_a[] = {"A"};
     static const char *model_b[] = {"B"};
@@ -134,8 +134,8 @@ CORE_TEST(a_node_may_list_more_gpus_than_it_may_show)
     unmatched(core, rule, 2, "rule 2 (b), models: B matches 0 nodes");
 }
 
-/* Each GPU that it shows of another model, and one more that a pod made up, of none. */
-CORE_TEST(a_node_may_have_as_many_models_as_gpus)
+/* 64 GPUs of different models, and one without a model that a pod made up. */
+CORE_TEST(unmatched_rules__reads_as_many_models_as_gpus)
 {
     struct core_gpu gpu[GPUS_PER_NODE_MAX];
     static const char *last[] = {"M63"};
