@@ -154,10 +154,6 @@ static void three_half_used(struct core_fixture *core)
 }
 
 /*
- * Limits
- */
-
-/*
  * Three nodes are ranked; of each pod, its own node is judged and the best other one, which is n2
  * for the first and n1 for the others. The move, and two nodes again. Then the node of b is
  * another, to which it would go back, and c would go to n1, which is empty.
