@@ -36,9 +36,9 @@ LONG = {
     "filter__equals_a_plain_ranking", "place_find__returns_the_best_of_all_placements",
     "many_wants_are_placed_greedily_and_rightly", "ledger__stays_valid_on_a_random_walk",
     "ledger__refuses_more_than_the_most_nodes", "reconcile__changes_nothing_the_second_time",
-    "quantities_agree_with_plain_arithmetic", "check_some__reaches_every_node",
+    "quantity__agrees_with_plain_arithmetic", "check_some__reaches_every_node",
     "place_evaluate__bounds_the_steps_of_the_worst_case", "order__is_total", "budget__ranks_unscored_nodes_last",
-    "every_minute_is_as_the_calendar_says", "steps__of_the_dearest_requests_are_bounded",
+    "window__agrees_with_the_calendar_minute_by_minute", "steps__of_the_dearest_requests_are_bounded",
     "budget__charges_the_search_for_several_containers_first", "islands__are_searched_to_the_end",
     "level__is_the_lowest_price_and_the_smallest_raise", "plan__equals_a_slow_search_and_can_be_executed",
 }

@@ -3,6 +3,7 @@
 
 #include "milligpu/core/facts/model.h"
 
+#include "support/pieces.h"
 #include "support/test.h"
 
 static bool takes(const char *glob, const char *model)
@@ -12,58 +13,63 @@ static bool takes(const char *glob, const char *model)
     return model_takes(model_bare(text_of(glob), glob_buf), model_bare(text_of(model), model_buf));
 }
 
-TEST(vendor_words_are_optional)
+/* Does the name or glob take each of the models, separated by commas, or none of them? */
+static void check_takes(const char *name, const char *models, bool expected)
 {
-    static const struct {
-        const char *glob;
-        const char *model;
-        bool takes;
-    } row[] = {
-        {"T4", "T4", true},
-        {"T4", "Tesla-T4", true},
-        {"T4", "NVIDIA-Tesla-T4", true},
-        {"t4", "nvidia tesla t4", true},
-        {"Tesla-T4", "T4", true},
-        {"NVIDIA-Tesla-T4", "T4", true},
-        {"tesla t4", "NVIDIA-Tesla-T4", true},
-        {"T4", "T4G", false},
-        {"T4", "Tesla-T40", false},
-        {"Tesla-T4", "Quadro-T4", false},
-        {"RTX-3090", "NVIDIA-GeForce-RTX-3090", true},
-        {"GeForce-RTX-3090", "RTX-3090", true},
-        {"RTX-8000", "Quadro-RTX-8000", true},
-        {"RTX-*", "GeForce-RTX-3090", true},
-        {"RTX-*", "Quadro-RTX-8000", true},
-        {"RTX-*", "GeForce-GTX-1080", false},
-        {"Tesla*", "Tesla-T4", true},
-        {"Tesla*", "A100", false},
-        {"NVIDIA*", "Tesla-T4", true},
-        {"NVIDIA*", "A100", true},
-        {"NVIDIA-T*", "Tesla-T4", true},
-        {"NVIDIA*V", "A100", false},
-        /* a wildcard behind the vendor's word asks for that word */
-        {"GeForce-RTX-*", "GeForce-RTX-3090", true},
-        {"GeForce-RTX-*", "RTX-6000-Ada-Generation", false},
-        {"GeForce-RTX-*", "Quadro-RTX-8000", false},
-        {"GeForce-?TX-9", "RTX-9", false},
-        {"Tesla-*", "A100-SXM4-80GB", false},
-        {"Tesla-T?", "T4", false},
-        /* the words alone are names */
-        {"Tesla-", "", false},
-        {"Tesla-", "Tesla-", true},
-        {"T4", "Tesla-", false},
-        {"Tesla", "Tesla-T4", false},
-        {"Jetson Orin", "Orin", true},
-        {"Orin", "Jetson-Orin", true},
-        {"A100", "", false},
-        {"*", "", true},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        if (takes(row[i].glob, row[i].model) != row[i].takes)
-            fail_msg("\"%s\" and \"%s\": expected %d", row[i].glob, row[i].model, row[i].takes);
+    for (struct pieces list = {.rest = text_of(models)}; pieces_next(&list, ',');) {
+        const char *model = list.text + strspn(list.text, " ");
+        if (takes(name, model) != expected)
+            fail_msg("\"%s\" and \"%s\": expected %d", name, model, expected);
+    }
 }
 
-TEST(blanks_are_dashes_and_the_maker_goes)
+static void taken(const char *name, const char *models)
+{
+    check_takes(name, models, true);
+}
+
+static void not_taken(const char *name, const char *models)
+{
+    check_takes(name, models, false);
+}
+
+TEST(model_takes__treats_vendor_words_as_optional)
+{
+    taken("T4", "T4, Tesla-T4, NVIDIA-Tesla-T4");
+    taken("t4", "nvidia tesla t4");
+    taken("Tesla-T4", "T4");
+    taken("NVIDIA-Tesla-T4", "T4");
+    taken("tesla t4", "NVIDIA-Tesla-T4");
+    not_taken("T4", "T4G, Tesla-T40");
+    not_taken("Tesla-T4", "Quadro-T4");
+    taken("RTX-3090", "NVIDIA-GeForce-RTX-3090");
+    taken("GeForce-RTX-3090", "RTX-3090");
+    taken("RTX-8000", "Quadro-RTX-8000");
+    taken("RTX-*", "GeForce-RTX-3090, Quadro-RTX-8000");
+    not_taken("RTX-*", "GeForce-GTX-1080");
+    taken("Tesla*", "Tesla-T4");
+    not_taken("Tesla*", "A100");
+    taken("NVIDIA*", "Tesla-T4, A100");
+    taken("NVIDIA-T*", "Tesla-T4");
+    not_taken("NVIDIA*V", "A100");
+    /* before a wildcard, the vendor's word is required */
+    taken("GeForce-RTX-*", "GeForce-RTX-3090");
+    not_taken("GeForce-RTX-*", "RTX-6000-Ada-Generation, Quadro-RTX-8000");
+    not_taken("GeForce-?TX-9", "RTX-9");
+    not_taken("Tesla-*", "A100-SXM4-80GB");
+    not_taken("Tesla-T?", "T4");
+    /* the words alone are names */
+    not_taken("Tesla-", "");
+    taken("Tesla-", "Tesla-");
+    not_taken("T4", "Tesla-");
+    not_taken("Tesla", "Tesla-T4");
+    taken("Jetson Orin", "Orin");
+    taken("Orin", "Jetson-Orin");
+    not_taken("A100", "");
+    taken("*", "");
+}
+
+TEST(model_bare__turns_blanks_into_dashes_and_drops_the_maker)
 {
     static const struct {
         const char *given;
@@ -85,7 +91,7 @@ TEST(blanks_are_dashes_and_the_maker_goes)
     }
 }
 
-TEST(the_longest_name_is_compared_whole)
+TEST(model_takes__compares_the_longest_name_whole)
 {
     char longest[MODEL_BYTES_MAX];
     memset(longest, 'a', sizeof longest);
@@ -99,120 +105,84 @@ TEST(the_longest_name_is_compared_whole)
     assert_int_equal(model_bare(model, buf).len, sizeof longest);
 }
 
-struct named {
-    const char *name;
-    const char *model;
-    bool takes;
-};
-
-static void check_names(const struct named *row, size_t rows)
+TEST(model_name__matches_from_the_left)
 {
-    for (size_t i = 0; i < rows; i++)
-        if (takes(row[i].name, row[i].model) != row[i].takes)
-            fail_msg("\"%s\" and \"%s\": expected %d", row[i].name, row[i].model, row[i].takes);
+    taken("A100", "NVIDIA-A100-SXM4-80GB, NVIDIA-A100-PCIE-40GB, A100");
+    taken("a100", "A100-SXM4-40GB");
+    taken("NVIDIA A100", "A100-SXM4-40GB");
+    taken("Tesla A100", "A100-SXM4-40GB");
+    taken("Tesla-V100", "Tesla-V100-SXM2-16GB");
+    not_taken("Quadro-V100", "Tesla-V100-SXM2-16GB");
+    taken("A100 80GB", "NVIDIA-A100-80GB-PCIe");
+    not_taken("A100-80", "NVIDIA-A100-80GB-PCIe");
+    not_taken("A100", "RTX-A100-8GB, A1000, A100X");
+    not_taken("A10", "A100-SXM4-80GB, A10G");
+    not_taken("T4", "T4G");
+    not_taken("L4", "L40");
+    not_taken("L40", "L40S");
+    not_taken("H20", "H200, H20-3e, H20-3e-x");
+    taken("H20", "H20-3eX, H20-x");
+    taken("H200", "H200-3e, H200-NVL");
+    taken("H20-3e", "NVIDIA-H20-3e");
+    taken("H100", "H100-80GB-HBM3");
+    taken("nvidia-h100-80gb", "NVIDIA-H100-80GB-HBM3");
+    taken("GH200", "NVIDIA-GH200-480GB");
+    not_taken("H200", "GH200-480GB");
 }
 
-TEST(name__from_the_left)
+TEST(model_name__takes_no_part_of_a_gpu)
 {
-    static const struct named row[] = {
-        {"A100", "NVIDIA-A100-SXM4-80GB", true},
-        {"A100", "NVIDIA-A100-PCIE-40GB", true},
-        {"a100", "A100-SXM4-40GB", true},
-        {"NVIDIA A100", "A100-SXM4-40GB", true},
-        {"Tesla A100", "A100-SXM4-40GB", true},
-        {"Tesla-V100", "Tesla-V100-SXM2-16GB", true},
-        {"Quadro-V100", "Tesla-V100-SXM2-16GB", false},
-        {"A100 80GB", "NVIDIA-A100-80GB-PCIe", true},
-        {"A100-80", "NVIDIA-A100-80GB-PCIe", false},
-        {"A100", "RTX-A100-8GB", false},
-        {"A100", "A1000", false},
-        {"A100", "A100", true},
-        {"A100", "A100X", false},
-        {"A10", "A100-SXM4-80GB", false},
-        {"A10", "A10G", false},
-        {"T4", "T4G", false},
-        {"L4", "L40", false},
-        {"L40", "L40S", false},
-        {"H20", "H200", false},
-        {"H20", "H20-3e", false},
-        {"H20", "H20-3e-x", false},
-        {"H20", "H20-3eX", true},
-        {"H20", "H20-x", true},
-        {"H200", "H200-3e", true},
-        {"H20-3e", "NVIDIA-H20-3e", true},
-        {"H200", "H200-NVL", true},
-        {"H100", "H100-80GB-HBM3", true},
-        {"nvidia-h100-80gb", "NVIDIA-H100-80GB-HBM3", true},
-        {"GH200", "NVIDIA-GH200-480GB", true},
-        {"H200", "GH200-480GB", false},
-    };
-    check_names(row, ARRAY_LEN(row));
+    not_taken("A100", "A100-SXM4-80GB-MIG-1g.10gb, A100-1-5C");
+    not_taken("A100-SXM4-80GB", "A100-SXM4-80GB-MIG-1g.10gb");
+    taken("A100-SXM4-80GB-MIG", "A100-SXM4-80GB-MIG-1g.10gb");
+    taken("A100-SXM4-80GB-MIG-1g.10gb", "A100-SXM4-80GB-MIG-1g.10gb");
+    not_taken("A40", "NVIDIA-A40-48Q");
+    taken("A40-48Q", "NVIDIA-A40-48Q");
+    not_taken("T4", "GRID-T4-16Q, Tesla-T4-SHARED");
+    not_taken("GRID", "GRID-T4-16Q");
+    not_taken("GRID-T4", "GRID-T4-16Q");
+    taken("GRID T4-16Q", "GRID-T4-16Q");
+    taken("A100-1", "A100-1-5C");
+    taken("Tesla-T4-SHARED", "Tesla-T4-SHARED");
+    /* globs match parts, too */
+    taken("A40*", "NVIDIA-A40-48Q");
+    taken("H20*", "H20-3e");
+    taken("H2*", "H20-3e");
+    not_taken("A10?", "A100-SXM4-80GB");
 }
 
-TEST(name__takes_no_part)
+TEST(model_name__takes_no_other_product)
 {
-    static const struct named row[] = {
-        {"A100", "A100-SXM4-80GB-MIG-1g.10gb", false},
-        {"A100-SXM4-80GB", "A100-SXM4-80GB-MIG-1g.10gb", false},
-        {"A100-SXM4-80GB-MIG", "A100-SXM4-80GB-MIG-1g.10gb", true},
-        {"A100-SXM4-80GB-MIG-1g.10gb", "A100-SXM4-80GB-MIG-1g.10gb", true},
-        {"A40", "NVIDIA-A40-48Q", false},
-        {"A40-48Q", "NVIDIA-A40-48Q", true},
-        {"T4", "GRID-T4-16Q", false},
-        {"GRID", "GRID-T4-16Q", false},
-        {"GRID-T4", "GRID-T4-16Q", false},
-        {"GRID T4-16Q", "GRID-T4-16Q", true},
-        {"A100", "A100-1-5C", false},
-        {"A100-1", "A100-1-5C", true},
-        {"T4", "Tesla-T4-SHARED", false},
-        {"Tesla-T4-SHARED", "Tesla-T4-SHARED", true},
-        /* globs say what they mean */
-        {"A40*", "NVIDIA-A40-48Q", true},
-        {"H20*", "H20-3e", true},
-        {"H2*", "H20-3e", true},
-        {"A10?", "A100-SXM4-80GB", false},
-    };
-    check_names(row, ARRAY_LEN(row));
+    not_taken("RTX-4090", "NVIDIA-GeForce-RTX-4090-D, GeForce-RTX-4090-Laptop-GPU");
+    not_taken("RTX-5090", "GeForce-RTX-5090-D-v2");
+    taken("RTX-5090", "GeForce-RTX-5090-Dx");
+    taken("RTX-4090-D", "NVIDIA-GeForce-RTX-4090-D");
+    not_taken("RTX-3080", "NVIDIA-GeForce-RTX-3080-Ti");
+    not_taken("RTX-4070", "GeForce-RTX-4070-Ti-SUPER");
+    taken("RTX-4070", "GeForce-RTX-4070-Tix");
+    not_taken("RTX-4070-Ti", "GeForce-RTX-4070-Ti-SUPER");
+    not_taken("RTX-4080", "GeForce-RTX-4080-SUPER, GeForce-RTX-4080-SUPER-x");
+    not_taken("RTX-6000", "RTX-6000-Ada-Generation");
+    not_taken("RTX-5000", "RTX-5000-Ada-Generation");
+    not_taken("RTX-4000", "RTX-4000-Ada-Generation, RTX-4000-SFF-Ada-Generation");
+    not_taken("RTX-3000", "RTX-3000-Ada-Generation");
+    taken("RTX-2000", "RTX-2000-Ada-Generation");
+    taken("RTX-4500", "RTX-4500-Ada-Generation");
+    taken("RTX-6000-Ada", "RTX-6000-Ada-Generation");
+    not_taken("Quadro RTX 6000", "RTX-6000-Ada-Generation");
+    not_taken("RTX-PRO-4000", "RTX-PRO-4000-Blackwell-SFF-Edition");
+    taken("RTX-PRO-6000", "RTX-PRO-6000-Blackwell-Server-Edition, "
+                          "RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition");
+    not_taken("RTX-5000-Ada", "RTX-5000-Ada-Generation-Laptop-GPU, "
+                              "RTX-5000-Ada-Generation-Embedded-GPU");
+    taken("RTX-4090-Laptop", "GeForce-RTX-4090-Laptop-GPU");
+    not_taken("RTX-A4500", "RTX-A4500-Embedded-GPU");
+    not_taken("RTX-2080", "GeForce-RTX-2080-with-Max-Q-Design");
+    not_taken("GTX-1070", "GeForce-GTX-1070-Max-Q");
+    taken("RTX-A2000", "NVIDIA-RTX-A2000-12GB");
 }
 
-TEST(name__takes_no_other_product)
-{
-    static const struct named row[] = {
-        {"RTX-4090", "NVIDIA-GeForce-RTX-4090-D", false},
-        {"RTX-5090", "GeForce-RTX-5090-D-v2", false},
-        {"RTX-5090", "GeForce-RTX-5090-Dx", true},
-        {"RTX-4090-D", "NVIDIA-GeForce-RTX-4090-D", true},
-        {"RTX-3080", "NVIDIA-GeForce-RTX-3080-Ti", false},
-        {"RTX-4070", "GeForce-RTX-4070-Ti-SUPER", false},
-        {"RTX-4070", "GeForce-RTX-4070-Tix", true},
-        {"RTX-4070-Ti", "GeForce-RTX-4070-Ti-SUPER", false},
-        {"RTX-4080", "GeForce-RTX-4080-SUPER", false},
-        {"RTX-4080", "GeForce-RTX-4080-SUPER-x", false},
-        {"RTX-6000", "RTX-6000-Ada-Generation", false},
-        {"RTX-5000", "RTX-5000-Ada-Generation", false},
-        {"RTX-4000", "RTX-4000-Ada-Generation", false},
-        {"RTX-3000", "RTX-3000-Ada-Generation", false},
-        {"RTX-2000", "RTX-2000-Ada-Generation", true},
-        {"RTX-4500", "RTX-4500-Ada-Generation", true},
-        {"RTX-6000-Ada", "RTX-6000-Ada-Generation", true},
-        {"Quadro RTX 6000", "RTX-6000-Ada-Generation", false},
-        {"RTX-4000", "RTX-4000-SFF-Ada-Generation", false},
-        {"RTX-PRO-4000", "RTX-PRO-4000-Blackwell-SFF-Edition", false},
-        {"RTX-PRO-6000", "RTX-PRO-6000-Blackwell-Server-Edition", true},
-        {"RTX-PRO-6000", "RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition", true},
-        {"RTX-4090", "GeForce-RTX-4090-Laptop-GPU", false},
-        {"RTX-5000-Ada", "RTX-5000-Ada-Generation-Laptop-GPU", false},
-        {"RTX-4090-Laptop", "GeForce-RTX-4090-Laptop-GPU", true},
-        {"RTX-A4500", "RTX-A4500-Embedded-GPU", false},
-        {"RTX-5000-Ada", "RTX-5000-Ada-Generation-Embedded-GPU", false},
-        {"RTX-2080", "GeForce-RTX-2080-with-Max-Q-Design", false},
-        {"GTX-1070", "GeForce-GTX-1070-Max-Q", false},
-        {"RTX-A2000", "NVIDIA-RTX-A2000-12GB", true},
-    };
-    check_names(row, ARRAY_LEN(row));
-}
-
-TEST(name__is_exact)
+TEST(model_is_named__needs_the_exact_name)
 {
     static const struct {
         const char *name;
@@ -233,7 +203,7 @@ TEST(name__is_exact)
             fail_msg("\"%s\" and \"%s\": expected %d", row[i].name, row[i].model, row[i].exact);
 }
 
-TEST(part__of_a_gpu)
+TEST(model_part__names_the_whole_and_the_memory)
 {
     static const struct {
         const char *model;
@@ -301,8 +271,8 @@ TEST(part__of_a_gpu)
     }
 }
 
-/* A name is not terminated. */
-TEST(a_name_ends_where_it_ends)
+/* Names are not NUL-terminated. */
+TEST(model_text__needs_no_terminator)
 {
     struct model_part part;
 
@@ -311,50 +281,26 @@ TEST(a_name_ends_where_it_ends)
     assert_true(model_takes(TEXT("A100"), text_first(TEXT("A100-SXM4"), 4)));
 }
 
-TEST(names__joined_without_comma)
+/* Names are separated by blanks. */
+static void check_several(const char *names, bool several)
 {
-    static const char *const several[] = {"T4-L4",
-                                          "T4-or-L4",
-                                          "T4/L4",
-                                          "T4+L4",
-                                          "T4&L4",
-                                          "T4:L4",
-                                          "T4*-L4*",
-                                          "A100-L4",
-                                          "Tesla-T4-L4",
-                                          "T4-and-L4",
-                                          "RTX-4090-RTX-5090",
-                                          "A100-SXM4-80GB-H100",
-                                          "T4-L4-x"};
-    static const char *const one[] = {"T4",
-                                      "Tesla-T4",
-                                      "Quadro-RTX-6000",
-                                      "A100-SXM4-80GB",
-                                      "A100-80GB",
-                                      "GRID-T4-16Q",
-                                      "RTX-6000-Ada-Generation",
-                                      "DGX-H100",
-                                      "Jetson-Orin",
-                                      "foo-bar",
-                                      "T4-",
-                                      "x-T4",
-                                      "T4L4",
-                                      "RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition",
-                                      "T4_L4"};
-    for (size_t i = 0; i < ARRAY_LEN(several); i++)
-        if (!model_names_several(text_of(several[i])))
-            fail_msg("\"%s\" is one name", several[i]);
-    for (size_t i = 0; i < ARRAY_LEN(one); i++)
-        if (model_names_several(text_of(one[i])))
-            fail_msg("\"%s\" is several names", one[i]);
+    for (struct pieces list = {.rest = text_of(names)}; pieces_next(&list, ' ');)
+        if (model_names_several(text_of(list.text)) != several)
+            fail_msg("\"%s\" is %s", list.text, several ? "one name" : "several names");
 }
 
-static size_t distance(const char *glob, const char *model)
+TEST(model_names_several__sees_names_joined_without_comma)
 {
-    return model_distance(text_of(glob), text_of(model));
+    check_several("T4-L4 T4-or-L4 T4/L4 T4+L4 T4&L4 T4:L4 T4*-L4* A100-L4 Tesla-T4-L4 T4-and-L4 "
+                  "RTX-4090-RTX-5090 A100-SXM4-80GB-H100 T4-L4-x",
+                  true);
+    check_several("T4 Tesla-T4 Quadro-RTX-6000 A100-SXM4-80GB A100-80GB GRID-T4-16Q "
+                  "RTX-6000-Ada-Generation DGX-H100 Jetson-Orin foo-bar T4- x-T4 T4L4 "
+                  "RTX-PRO-6000-Blackwell-Max-Q-Workstation-Edition T4_L4",
+                  false);
 }
 
-TEST(the_distance_is_of_what_people_mean)
+TEST(model_distance__is_small_for_a_likely_typo)
 {
     static const struct {
         const char *glob;
@@ -377,13 +323,14 @@ TEST(the_distance_is_of_what_people_mean)
         {"*", "L4", 0},
         {"L4", "", 0},
     };
-    for (size_t i = 0; i < ARRAY_LEN(row); i++)
-        if (distance(row[i].glob, row[i].model) != row[i].distance)
-            fail_msg("\"%s\" and \"%s\": %zu", row[i].glob, row[i].model,
-                     distance(row[i].glob, row[i].model));
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const size_t far = model_distance(text_of(row[i].glob), text_of(row[i].model));
+        if (far != row[i].distance)
+            fail_msg("\"%s\" and \"%s\": %zu", row[i].glob, row[i].model, far);
+    }
 }
 
-TEST(the_distance_of_long_names_is_that_of_their_beginnings)
+TEST(model_distance__compares_the_first_64_bytes)
 {
     char left[MODEL_BYTES_MAX];
     char right[MODEL_BYTES_MAX];
