@@ -1,11 +1,9 @@
-/* A node with an agent: the next Binding to it says so, and nothing else is another. */
+/* The agent flag of a node: set by its inventory, used by the next Binding, and nothing else. */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/core/rules/rulebook.h"
 
 #include "support/core_fixture.h"
-#include "support/rules.h"
 #include "support/test.h"
 
 static enum verdict show(struct core_fixture *core, bool agent)
@@ -23,7 +21,7 @@ static bool has_agent(const struct core_fixture *core)
     return ledger_node(core->ledger, TEXT("n"))->agent;
 }
 
-CORE_TEST(an_agent_comes_and_goes_and_nothing_else_changes)
+CORE_TEST(agent_flag__changes_nothing_else)
 {
     assert_int_equal(show(core, false), VERDICT_OK);
     assert_false(has_agent(core));
@@ -33,7 +31,7 @@ CORE_TEST(an_agent_comes_and_goes_and_nothing_else_changes)
         assert_int_equal(show(core, agent == 1), VERDICT_OK);
         const struct change *change = &core->done[core->dones - 1];
         assert_true(change->unwritten);
-        assert_false(change_gives_room(change)); /* nobody is woken */
+        assert_false(change_gives_room(change)); /* no wake-up */
         CLEANUP(xfreep) char *after = core_dump(core->ledger);
         assert_string_equal(after, before);
         assert_int_equal(has_agent(core), agent);
@@ -43,36 +41,8 @@ CORE_TEST(an_agent_comes_and_goes_and_nothing_else_changes)
     assert_true(has_agent(core));
 }
 
-CORE_TEST(it_outlives_what_happens_to_its_node)
-{
-    const struct host host = {1000, 1000};
-
-    assert_int_equal(show(core, true), VERDICT_OK);
-    assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
-    assert_true(has_agent(core));
-    assert_true(ledger_set_host(core->ledger, TEXT("n"), &host));
-    assert_true(has_agent(core));
-    const struct rule any = {.name = "r", .min_milli = 100};
-    struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
-    book->rule = &any;
-    book->rules = 1;
-    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    assert_int_equal(ledger_node(core->ledger, TEXT("n"))->rules, 1);
-    assert_true(has_agent(core));
-    ledger_set_policy_context(core->ledger, NULL);
-    policy_context_unref(context);
-    rulebook_unref(book);
-    /* The Node object is gone, and its pods are not. */
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
-    assert_true(has_agent(core));
-    assert_int_equal(show(core, false), VERDICT_OK);
-    assert_false(has_agent(core));
-}
-
-/* A pod that was seen before its node: nobody has said anything of an agent. */
-CORE_TEST(a_node_that_nobody_has_shown_has_none)
+/* The pod is seen before its node, so no inventory has set the flag. */
+CORE_TEST(agent_flag__is_unset_before_the_node_is_shown)
 {
     struct pod *pod = core_pod(core, "p", "n");
 
@@ -82,7 +52,7 @@ CORE_TEST(a_node_that_nobody_has_shown_has_none)
     assert_true(has_agent(core));
 }
 
-CORE_TEST(a_node_of_a_question_alone_has_one_too)
+CORE_TEST(node_from_inventory__has_the_agent_flag)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
     struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);
@@ -97,7 +67,7 @@ CORE_TEST(a_node_of_a_question_alone_has_one_too)
     names_free(names);
 }
 
-CORE_TEST(an_unknown_node_says_of_its_gpus_what_its_inventory_says)
+CORE_TEST(node_from_inventory__has_the_notes_of_gpus)
 {
     static const struct core_gpu gpu[] = {
         {.index = 0, .mib = 16000, .held = "process"},
@@ -117,7 +87,7 @@ CORE_TEST(an_unknown_node_says_of_its_gpus_what_its_inventory_says)
     names_free(names);
 }
 
-CORE_TEST(an_inventory_says_what_the_node_says)
+CORE_TEST(inventory__has_the_agent_flag)
 {
     const struct inventory_rules rules = {.from_labels = true};
 

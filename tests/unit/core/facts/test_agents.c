@@ -1,4 +1,4 @@
-/* Which nodes their agents vouch for: each word, the memory, and a walk beside a model. */
+/* Verdicts on agents (enum vouch), the memory of them, and a random walk against a model. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/agents.h"
 
+#include "support/draw.h"
 #include "support/test.h"
 #include "support/walk.h"
 
@@ -26,7 +27,7 @@ static struct node_facts claimed(const char *node)
                                .label = selected};
 }
 
-/* The same, and its agent names a GPU. */
+/* claimed(), and the agent names a GPU. */
 static struct node_facts naming(const char *node)
 {
     struct node_facts facts = claimed(node);
@@ -48,14 +49,6 @@ static bool see_pod(struct agents *agents, const char *node, const char *uid, bo
     return agents_see_pod(agents, &pod);
 }
 
-static void see_terminating(struct agents *agents, const char *node, const char *uid)
-{
-    const struct pod pod = {
-        .uid = uid, .node = node, .is_agent = true, .is_ready = true, .terminating_ms = 1};
-
-    assert_false(agents_see_pod(agents, &pod));
-}
-
 static bool pod_gone(struct agents *agents, const char *node, const char *uid)
 {
     return agents_pod_gone(agents, text_of(node), text_of(uid));
@@ -66,14 +59,14 @@ static enum vouch judged(const struct agents *agents, const char *node)
     return agents_check(agents, text_of(node));
 }
 
-/* Shows the Node and judges it. */
+/* The verdict after this Node was seen. */
 static enum vouch shown(struct agents *agents, const struct node_facts *facts)
 {
     (void)agents_see_node(agents, facts);
     return judged(agents, facts->name);
 }
 
-/* Everything that changed is stored. */
+/* Stores all changes. */
 static void store_all(struct agents *agents)
 {
     struct agent_memory memory;
@@ -93,7 +86,7 @@ static void is_memory(const struct agent_memory *memory, const char *node, const
     assert_int_equal(memory->vouched, vouched);
 }
 
-/* There is one, and it says this. */
+/* There is exactly one change, for node n. */
 static void has_changed(const struct agents *agents, const char *uid, bool named_gpus, bool vouched)
 {
     struct agent_memory memory;
@@ -134,7 +127,7 @@ static int tear_down(void **state)
 
 #define AGENTS_TEST(name) TEST_WITH(name, struct agents *agents, set_up, tear_down)
 
-/* Another table, by these rules. */
+/* Replaces the table by a new one with these rules. */
 static struct agents *anew(void **state, const struct agents_rules *rules)
 {
     agents_free(*state);
@@ -142,7 +135,7 @@ static struct agents *anew(void **state, const struct agents_rules *rules)
     return *state;
 }
 
-TEST(every_word_has_a_sentence_and_a_state)
+TEST(vouch__has_a_name_a_help_and_a_state)
 {
     for (int a = 0; a < VOUCHES; a++) {
         const enum vouch vouch = (enum vouch)a;
@@ -160,67 +153,15 @@ TEST(every_word_has_a_sentence_and_a_state)
     agents_free(NULL);
 }
 
-/* The life of one node. */
-AGENTS_TEST(every_word_is_reached_and_left)
-{
-    const struct node_facts without = bare("n");
-    const struct node_facts first = naming("n");
-    const struct node_facts nameless = claimed("n");
-    struct node_facts facts = first;
-
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    assert_int_equal(shown(agents, &without), VOUCH_NONE); /* no agent was seen anywhere */
-    assert_true(see_pod(agents, "other", "q", false));
-    assert_int_equal(judged(agents, "n"), VOUCH_NO_AGENT);
-    facts.claim = (struct agent_claim){0};
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE); /* as before agents named their pod */
-    assert_int_equal(shown(agents, &first), VOUCH_GONE);
-    assert_false(see_pod(agents, "n", "p", false));
-    assert_int_equal(judged(agents, "n"), VOUCH_NOT_READY);
-    assert_false(see_pod(agents, "n", "p", true));
-    assert_int_equal(judged(agents, "n"), VOUCH_GOOD);
-    assert_int_equal(shown(agents, &facts), VOUCH_UNNAMED);
-    assert_int_equal(shown(agents, &first), VOUCH_GOOD);
-    assert_false(see_pod(agents, "n", "twin", true));
-    assert_int_equal(judged(agents, "n"), VOUCH_CLONED);
-    see_terminating(agents, "n", "twin");
-    assert_int_equal(judged(agents, "n"), VOUCH_GOOD);
-    see_terminating(agents, "n", "p");
-    assert_int_equal(judged(agents, "n"), VOUCH_NOT_READY);
-    assert_false(see_pod(agents, "n", "p", true));
-    facts = first;
-    facts.claim.node = "earlier-uid";
-    assert_int_equal(shown(agents, &facts), VOUCH_OTHER_NODE);
-    facts = first;
-    facts.boot = "next-boot";
-    assert_int_equal(shown(agents, &facts), VOUCH_OTHER_BOOT);
-    facts.claim.boot = "next-boot";
-    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    facts.claim.leaving = "driver-upgrade";
-    assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
-    assert_int_equal(shown(agents, &without), VOUCH_NO_AGENT);
-    facts.claim.leaving = AGENT_UNINSTALLED;
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    assert_int_equal(shown(agents, &nameless), VOUCH_NO_GPUS);
-    assert_int_equal(shown(agents, &first), VOUCH_GOOD);
-    assert_true(pod_gone(agents, "n", "p"));
-    assert_int_equal(judged(agents, "n"), VOUCH_GONE);
-    agents_node_gone(agents, TEXT("n"));
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    assert_true(pod_gone(agents, "n", "twin"));
-    assert_true(pod_gone(agents, "other", "q"));
-    is_empty_after(agents);
-}
-
-/* All at once, and one after the other is mended. */
-AGENTS_TEST(of_several_reasons_one_is_told)
+/* All reasons apply at first; they are removed one by one. */
+AGENTS_TEST(vouch__is_the_first_reason_that_applies)
 {
     struct node_facts facts = claimed("n");
 
     facts.claim = (struct agent_claim){
-        .pod = "missing", .node = "earlier-uid", .boot = "earlier-boot", .leaving = "told"};
+        .pod = "missing", .node = "earlier-uid", .boot = "earlier-boot", .leaving = "upgrade"};
     (void)see_pod(agents, "n", "p", true);
-    (void)see_pod(agents, "n", "twin", true);
+    (void)see_pod(agents, "n", "second", true);
     assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
     facts.claim.leaving = NULL;
     assert_int_equal(shown(agents, &facts), VOUCH_OTHER_NODE);
@@ -229,14 +170,15 @@ AGENTS_TEST(of_several_reasons_one_is_told)
     facts.claim.boot = "boot";
     assert_int_equal(shown(agents, &facts), VOUCH_CLONED);
     (void)see_pod(agents, "n", "p", false);
-    assert_int_equal(judged(agents, "n"), VOUCH_GONE); /* the one that is left is not named */
-    (void)see_pod(agents, "n", "twin", false);
+    assert_int_equal(judged(agents, "n"),
+                     VOUCH_GONE); /* the claim does not name the remaining pod */
+    (void)see_pod(agents, "n", "second", false);
     facts.claim.pod = "p";
     assert_int_equal(shown(agents, &facts), VOUCH_NOT_READY);
 }
 
-/* A side that says nothing contradicts nothing, and an empty word says nothing. */
-AGENTS_TEST(what_is_not_said_is_not_compared)
+/* An empty value counts as absent. */
+AGENTS_TEST(claim__without_a_value_contradicts_nothing)
 {
     static const char *const nothing[] = {NULL, ""};
     const struct node_facts first = naming("n");
@@ -259,155 +201,52 @@ AGENTS_TEST(what_is_not_said_is_not_compared)
         facts.claim.pod = nothing[i];
         assert_int_equal(shown(agents, &facts), VOUCH_UNNAMED);
         facts = first;
-        facts.agent = false; /* then there is no claim either, whatever is left of it */
+        facts.agent = false; /* without the annotation there is no claim */
         assert_int_equal(shown(agents, &facts), VOUCH_NO_AGENT);
     }
 }
 
-TEST_BETWEEN(a_node_is_selected_by_one_label, set_up, tear_down)
+TEST_BETWEEN(agents__are_required_on_nodes_with_the_label, set_up, tear_down)
 {
     static struct label other_value[] = {{"gpu", "no"}};
     static struct label other_key[] = {{"gpu2", "yes"}};
     static struct label first[] = {{"gpu", "yes"}, {"zone", "yes"}};
     static struct label longer[] = {{"gpu", "yes!"}};
+    static struct label letter[] = {{"g", "y"}};
     static struct label empty[] = {{"", ""}};
     static const struct {
+        struct agents_rules rules;
         struct label *label;
         uint32_t labels;
-        enum vouch vouch;
-    } row[] = {{selected, 2, VOUCH_NO_AGENT}, {first, 2, VOUCH_NO_AGENT},
-               {selected, 1, VOUCH_NONE},     {NULL, 0, VOUCH_NONE},
-               {other_value, 1, VOUCH_NONE},  {other_key, 1, VOUCH_NONE},
-               {longer, 1, VOUCH_NONE}};
-    struct agents *agents = *state;
+        bool required;
+    } row[] = {
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, selected, 2, true},
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, first, 2, true},
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, selected, 1, false},
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, NULL, 0, false},
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, other_value, 1, false},
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, other_key, 1, false},
+        {{.key = {"gpu", 3}, .value = {"yes", 3}}, longer, 1, false},
+        {{.key = {"g", 1}, .value = {"y", 1}}, letter, 1, true},
+        {{.key = {"", 0}, .value = {"", 0}}, empty, 1, false}, /* an empty key selects no node */
+    };
+    struct agents *agents = NULL;
 
-    agents_remember_seen(agents);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct node_facts facts = bare("n");
         facts.labels = row[i].labels;
         facts.label = row[i].label;
-        assert_int_equal(shown(agents, &facts), row[i].vouch);
-        /* What nothing is to be said of has no entry. */
-        assert_int_equal(agents_count(agents), row[i].vouch == VOUCH_NONE ? 0 : 1);
+        agents = anew(state, &row[i].rules);
+        agents_remember_seen(agents);
+        assert_int_equal(shown(agents, &facts), row[i].required ? VOUCH_NO_AGENT : VOUCH_NONE);
+        assert_int_equal(agents_count(agents), row[i].required); /* no entry without need */
     }
-    /* A key of one letter is a key. */
-    static struct label short_label[] = {{"g", "y"}};
-    const struct agents_rules letter = {.key = {"g", 1}, .value = {"y", 1}};
-    struct node_facts shorter = bare("n");
-    shorter.labels = 1;
-    shorter.label = short_label;
-    agents = anew(state, &letter);
-    agents_remember_seen(agents);
-    assert_int_equal(shown(agents, &shorter), VOUCH_NO_AGENT);
-    /* The empty setting selects no node, not even one with such a label. */
-    const struct agents_rules none = {.key = {"", 0}, .value = {"", 0}};
-    struct node_facts facts = bare("n");
-    facts.labels = 1;
-    facts.label = empty;
-    agents = anew(state, &none);
-    agents_remember_seen(agents);
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    facts = claimed("n");
-    assert_int_equal(shown(agents, &facts), VOUCH_GONE); /* there was an agent all the same */
+    const struct node_facts facts = claimed("n");
+    assert_int_equal(shown(agents, &facts),
+                     VOUCH_GONE); /* its claim shows that there was an agent */
 }
 
-TEST_BETWEEN(no_node_needs_an_agent_where_none_is_required, set_up, tear_down)
-{
-    const struct agents_rules never = {
-        .required = REQUIRE_NEVER, .key = usual.key, .value = usual.value};
-    struct agents *agents = anew(state, &never);
-    struct node_facts facts = claimed("n");
-
-    facts.has_gpus = true;
-    facts.gpus = 2;
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    (void)see_pod(agents, "n", "p", true);
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    /* That pods vouch counts nowhere, and whose the GPUs are does. */
-    has_changed(agents, "node-uid", true, false);
-    facts.claim.leaving = "told";
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    facts.agent = facts.has_gpus = false;
-    facts.gpus = 0;
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    assert_true(agents_lost_gpus(agents, &facts));
-}
-
-TEST_BETWEEN(every_node_needs_an_agent_where_that_is_always_required, set_up, tear_down)
-{
-    const struct agents_rules always = {
-        .required = REQUIRE_ALWAYS, .key = usual.key, .value = usual.value};
-    struct agents *agents = anew(state, &always);
-    struct node_facts plain = {.name = "n", .uid = "node-uid"};
-    struct node_facts facts = naming("n");
-
-    assert_int_equal(judged(agents, "n"), VOUCH_NO_AGENT);
-    assert_int_equal(shown(agents, &plain), VOUCH_NO_AGENT);
-    (void)see_pod(agents, "n", "p", true);
-    assert_int_equal(judged(agents, "n"), VOUCH_NO_AGENT); /* no Node names it */
-    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    /* Uninstalled or not, selected or not: every node. */
-    facts.claim.leaving = AGENT_UNINSTALLED;
-    assert_int_equal(shown(agents, &facts), VOUCH_NO_AGENT);
-    assert_true(pod_gone(agents, "n", "p"));
-    facts.labels = 0;
-    assert_int_equal(shown(agents, &facts), VOUCH_NO_AGENT);
-    facts.claim = (struct agent_claim){0};
-    assert_int_equal(shown(agents, &facts), VOUCH_NONE); /* an agent outside of pods */
-}
-
-TEST_BETWEEN(an_annotation_is_enough_where_agents_run_outside_of_pods, set_up, tear_down)
-{
-    const struct agents_rules rules = {
-        .by_annotation = true, .key = usual.key, .value = usual.value};
-    struct agents *agents = anew(state, &rules);
-    struct node_facts facts = naming("n");
-    const struct node_facts without = bare("n");
-
-    assert_true(agents_see_node(agents, &facts));
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    (void)see_pod(agents, "n", "p", true);
-    (void)see_pod(agents, "n", "twin", true);
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    has_changed(agents, "node-uid", true, false); /* no pod vouched */
-    facts.claim.leaving = "told";
-    assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
-    assert_int_equal(shown(agents, &without), VOUCH_NO_AGENT);
-}
-
-TEST_BETWEEN(the_first_agent_of_the_cluster_is_told_once, set_up, tear_down)
-{
-    struct node_facts facts = claimed("n");
-    const struct node_facts without = bare("n");
-    struct agents *agents = *state;
-
-    assert_false(agents_see_node(agents, &without));
-    facts.claim.leaving = AGENT_UNINSTALLED;
-    assert_false(agents_see_node(agents, &facts)); /* it is no agent any more */
-    assert_false(agents_seen(agents));
-    facts.claim.leaving = NULL;
-    assert_true(agents_see_node(agents, &facts));
-    assert_true(agents_seen(agents));
-    assert_false(agents_see_node(agents, &facts));
-    assert_false(see_pod(agents, "n", "p", true));
-    agents_node_gone(agents, TEXT("n"));
-    assert_true(pod_gone(agents, "n", "p"));
-    assert_true(agents_seen(agents)); /* for ever */
-    is_empty_after(agents);
-
-    agents = anew(state, &usual);
-    assert_true(see_pod(agents, "n", "p", false));
-    assert_false(see_pod(agents, "m", "q", false));
-
-    agents = anew(state, &usual);
-    agents_remember_seen(agents);
-    assert_true(agents_seen(agents));
-    assert_false(see_pod(agents, "n", "p", true));
-    assert_false(agents_see_node(agents, &facts));
-}
-
-AGENTS_TEST(the_end_of_a_pod_is_known_by_its_node_and_uid)
+AGENTS_TEST(agents_pod_gone__needs_node_and_uid)
 {
     const struct node_facts facts = naming("n");
 
@@ -422,32 +261,13 @@ AGENTS_TEST(the_end_of_a_pod_is_known_by_its_node_and_uid)
     assert_false(pod_gone(agents, "n", "p"));
 }
 
-/* The DaemonSet makes the next pod while the former one ends. */
-TEST_BETWEEN(of_two_agents_the_one_that_is_left_vouches, set_up, tear_down)
-{
-    static const char *const ends[] = {"p", "twin"};
-
-    for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
-        struct agents *agents = anew(state, &usual);
-        struct node_facts facts = naming("n");
-        facts.claim.pod = ends[1 - i];
-        (void)see_pod(agents, "n", "p", true);
-        (void)see_pod(agents, "n", "twin", true);
-        assert_int_equal(shown(agents, &facts), VOUCH_CLONED);
-        has_changed(agents, "node-uid", true, false);
-        assert_true(pod_gone(agents, "n", ends[i]));
-        assert_int_equal(judged(agents, "n"), VOUCH_GOOD);
-        has_changed(agents, "node-uid", true, true);
-    }
-}
-
-AGENTS_TEST(what_is_remembered_is_told_when_it_changes)
+AGENTS_TEST(agent_memory__is_due_when_it_changes)
 {
     struct node_facts facts = claimed("n");
 
     (void)agents_see_node(agents, &facts);
     assert_true(has_no_changes(agents));
-    facts.has_gpus = true; /* which names none */
+    facts.has_gpus = true; /* an empty list */
     (void)agents_see_node(agents, &facts);
     assert_true(has_no_changes(agents));
     facts.gpus = 1;
@@ -456,10 +276,10 @@ AGENTS_TEST(what_is_remembered_is_told_when_it_changes)
     store_all(agents);
     assert_true(has_no_changes(agents));
     (void)agents_see_node(agents, &facts);
-    assert_true(has_no_changes(agents)); /* nothing new */
+    assert_true(has_no_changes(agents)); /* no change */
     (void)see_pod(agents, "n", "p", true);
     has_changed(agents, "node-uid", true, true);
-    (void)see_pod(agents, "n", "p", false); /* it vouched once */
+    (void)see_pod(agents, "n", "p", false); /* vouched stays set */
     has_changed(agents, "node-uid", true, true);
     store_all(agents);
     facts.claim.leaving = AGENT_UNINSTALLED;
@@ -473,8 +293,8 @@ AGENTS_TEST(what_is_remembered_is_told_when_it_changes)
     is_empty_after(agents);
 }
 
-/* Of a node whose agent is as it should be otherwise; every other reason comes first. */
-AGENTS_TEST(an_agent_vouches_for_no_gpus_that_it_did_not_name)
+/* The agent is valid otherwise: every other reason comes first. */
+AGENTS_TEST(vouch__needs_gpus_that_the_agent_named)
 {
     struct node_facts facts = claimed("n");
 
@@ -483,7 +303,7 @@ AGENTS_TEST(an_agent_vouches_for_no_gpus_that_it_did_not_name)
     assert_int_equal(judged(agents, "n"), VOUCH_NOT_READY);
     (void)see_pod(agents, "n", "p", true);
     assert_int_equal(judged(agents, "n"), VOUCH_NO_GPUS);
-    has_changed(agents, "node-uid", false, true); /* a pod vouched all the same */
+    has_changed(agents, "node-uid", false, true); /* vouched is set without GPUs */
     facts.has_gpus = true;                        /* an empty list */
     assert_int_equal(shown(agents, &facts), VOUCH_NO_GPUS);
     facts.has_gpus = false;
@@ -491,38 +311,17 @@ AGENTS_TEST(an_agent_vouches_for_no_gpus_that_it_did_not_name)
     assert_int_equal(shown(agents, &facts), VOUCH_NO_GPUS);
     facts = naming("n");
     assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    facts = claimed("n"); /* they are lost, and stay */
+    facts = claimed("n"); /* the lost GPUs are remembered */
     assert_true(agents_lost_gpus(agents, &facts));
     assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    facts.uid = facts.claim.node = "next-uid"; /* another Node has none yet */
+    facts.uid = facts.claim.node = "next-uid"; /* a new Node has no GPUs yet */
     assert_int_equal(shown(agents, &facts), VOUCH_NO_GPUS);
-    facts.claim.leaving = "told";
+    facts.claim.leaving = "upgrade";
     assert_int_equal(shown(agents, &facts), VOUCH_LEAVING);
 }
 
-/* An agent that names no pod vouches no more than that. */
-TEST_BETWEEN(an_annotation_vouches_for_no_gpus_that_it_did_not_name, set_up, tear_down)
-{
-    static const struct agents_rules rules[] = {
-        {.key = {"gpu", 3}, .value = {"yes", 3}},
-        {.required = REQUIRE_ALWAYS, .key = {"gpu", 3}, .value = {"yes", 3}},
-        {.by_annotation = true, .key = {"gpu", 3}, .value = {"yes", 3}},
-        {.required = REQUIRE_NEVER, .key = {"gpu", 3}, .value = {"yes", 3}}};
-
-    for (size_t i = 0; i < ARRAY_LEN(rules); i++) {
-        const bool never = rules[i].required == REQUIRE_NEVER;
-        struct agents *agents = anew(state, &rules[i]);
-        struct node_facts facts = claimed("n");
-        facts.claim = (struct agent_claim){0};
-        assert_int_equal(shown(agents, &facts), never ? VOUCH_NONE : VOUCH_NO_GPUS);
-        facts = naming("n");
-        facts.claim = (struct agent_claim){0};
-        assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    }
-}
-
-/* Without the annotation of an agent, whoever wrote them is not known. */
-AGENTS_TEST(gpus_that_no_agent_named_are_not_remembered)
+/* Without the annotation of an agent, the author of the GPUs is unknown. */
+AGENTS_TEST(agent_memory__ignores_gpus_without_an_agent)
 {
     struct node_facts facts = bare("n");
 
@@ -532,7 +331,7 @@ AGENTS_TEST(gpus_that_no_agent_named_are_not_remembered)
     assert_true(has_no_changes(agents));
 }
 
-AGENTS_TEST(what_changed_is_stored_some_at_a_time)
+AGENTS_TEST(agent_memory__is_stored_in_batches)
 {
     enum { NODES = 5 };
     static const char *const name[NODES] = {"n0", "n1", "n2", "n3", "n4"};
@@ -540,9 +339,7 @@ AGENTS_TEST(what_changed_is_stored_some_at_a_time)
     size_t at = 0;
 
     for (size_t i = 0; i < NODES; i++) {
-        struct node_facts facts = claimed(name[i]);
-        facts.has_gpus = true;
-        facts.gpus = 1;
+        const struct node_facts facts = naming(name[i]);
         (void)agents_see_node(agents, &facts);
     }
     agents_stored(agents, 0);
@@ -556,158 +353,51 @@ AGENTS_TEST(what_changed_is_stored_some_at_a_time)
         is_memory(&memory, name[i], "node-uid", true, false);
     }
     assert_false(agents_next_changed(agents, &at, &memory));
-    (void)see_pod(agents, "n0", "p", true); /* stored before, so it is the last now */
+    (void)see_pod(agents, "n0", "p", true); /* stored before, so its change is the last */
     agents_stored(agents, 3);
     at = 0;
     assert_true(agents_next_changed(agents, &at, &memory));
     is_memory(&memory, "n0", "node-uid", true, true);
     for (size_t i = 0; i < NODES; i++)
         agents_node_gone(agents, text_of(name[i]));
-    assert_int_equal(agents_count(agents), NODES); /* that they are gone is not stored yet */
+    assert_int_equal(agents_count(agents), NODES); /* until their removal is stored */
     assert_true(pod_gone(agents, "n0", "p"));
     agents_stored(agents, 2);
     assert_int_equal(agents_count(agents), NODES - 2);
     is_empty_after(agents);
 }
 
-AGENTS_TEST(another_node_of_the_name_begins_anew)
+AGENTS_TEST(agents_node_gone__drops_an_entry_without_pods)
 {
-    struct node_facts facts = claimed("n");
-    struct node_facts next = bare("n");
+    const struct node_facts plain = bare("n");
+    struct node_facts uninstalled = claimed("n");
 
-    facts.has_gpus = true;
-    facts.gpus = 1;
-    (void)see_pod(agents, "n", "p", true);
-    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    store_all(agents);
-    next.uid = "next-uid";
-    next.labels = 0;
-    assert_int_equal(shown(agents, &next), VOUCH_NONE);
-    has_changed(agents, "next-uid", false, false);
-    assert_false(agents_lost_gpus(agents, &next));
-    facts.uid = "next-uid"; /* and the annotations were copied */
-    assert_int_equal(shown(agents, &facts), VOUCH_OTHER_NODE);
-    has_changed(agents, "next-uid", true, false);
-    facts.claim.node = "next-uid";
-    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    has_changed(agents, "next-uid", true, true);
-}
-
-TEST_BETWEEN(a_node_that_is_gone_leaves_its_pods, set_up, tear_down)
-{
-    struct node_facts facts = claimed("n");
-    struct agents *agents = *state;
-
-    agents_node_gone(agents, TEXT("n")); /* nobody knows it */
+    agents_node_gone(agents, TEXT("n"));
     assert_int_equal(agents_count(agents), 0);
-    facts.has_gpus = true;
-    facts.gpus = 1;
-    facts.claim.leaving = "told";
-    (void)see_pod(agents, "n", "p", true);
-    (void)agents_see_node(agents, &facts);
-    agents_node_gone(agents, TEXT("n"));
-    assert_int_equal(judged(agents, "n"), VOUCH_NONE);
-    has_changed(agents, "node-uid", false, false);
-    facts.claim.leaving = NULL;
-    assert_int_equal(shown(agents, &facts), VOUCH_GOOD);
-    agents_node_gone(agents, TEXT("n"));
-    assert_true(pod_gone(agents, "n", "p"));
-    is_empty_after(agents);
-    agents = anew(state, &usual);
-    const struct node_facts plain = bare("n"); /* of which nothing has to be stored */
     (void)agents_see_node(agents, &plain);
     assert_int_equal(agents_count(agents), 1);
     agents_node_gone(agents, TEXT("n"));
     assert_int_equal(agents_count(agents), 0);
-    facts.claim.leaving = AGENT_UNINSTALLED;
-    (void)agents_see_node(agents, &facts);
+    uninstalled.claim.leaving = AGENT_UNINSTALLED;
+    (void)agents_see_node(agents, &uninstalled);
     agents_node_gone(agents, TEXT("n"));
     assert_int_equal(agents_count(agents), 0);
 }
 
-/* A list shows no end of what it does not show. */
-AGENTS_TEST(what_a_list_of_nodes_does_not_show_is_gone)
+/* An unreadable list is reported as an error of its own. */
+AGENTS_TEST(agents_lost_gpus__is_false_for_an_unreadable_list)
 {
-    const struct agent_memory memory = {"unshown", "uid", true, false};
-    const struct node_facts kept = claimed("n");
-    const struct node_facts lost = claimed("m");
-    const struct node_facts late = claimed("late");
+    struct node_facts facts = naming("n");
 
-    agents_remember(agents, &memory); /* its Node was deleted while nobody watched */
-    assert_int_equal(judged(agents, "unshown"), VOUCH_NO_AGENT);
-    (void)agents_see_node(agents, &kept);
-    (void)agents_see_node(agents, &lost);
-    (void)see_pod(agents, "m", "p", true);
-    agents_begin_nodes(agents);
-    (void)agents_see_node(agents, &late);
-    (void)agents_see_node(agents, &kept);
-    agents_end_nodes(agents);
-    assert_int_equal(judged(agents, "n"), VOUCH_GONE);
-    assert_int_equal(judged(agents, "late"), VOUCH_GONE);
-    assert_int_equal(judged(agents, "m"), VOUCH_NONE);
-    assert_int_equal(judged(agents, "unshown"), VOUCH_NONE);
-    agents_end_nodes(agents); /* again, after a batch that was lost */
-    assert_int_equal(judged(agents, "n"), VOUCH_GONE);
-    store_all(agents);
-    assert_int_equal(agents_count(agents), 3);
-    assert_true(pod_gone(agents, "m", "p"));
-    agents_begin_nodes(agents);
-    agents_end_nodes(agents);
-    is_empty_after(agents);
-}
-
-AGENTS_TEST(what_was_remembered_closes_until_the_agent_is_back)
-{
-    static const struct agent_memory memory[] = {{"named", "node-uid", true, false},
-                                                 {"vouched", "node-uid", false, true}};
-
-    agents_remember(agents, &memory[0]);
-    agents_remember(agents, &memory[1]);
-    assert_true(has_no_changes(agents));
-    assert_int_equal(agents_count(agents), 2);
-    assert_false(agents_seen(agents)); /* that is remembered by itself */
-    for (size_t i = 0; i < ARRAY_LEN(memory); i++) {
-        struct node_facts facts = bare(memory[i].node);
-        facts.labels = 0;
-        assert_int_equal(judged(agents, facts.name), VOUCH_NO_AGENT);
-        assert_int_equal(shown(agents, &facts), VOUCH_NO_AGENT);
-        assert_int_equal(agents_lost_gpus(agents, &facts), memory[i].named_gpus);
-        facts.agent = true;
-        assert_int_equal(shown(agents, &facts), memory[i].vouched ? VOUCH_UNNAMED : VOUCH_NONE);
-        facts.uid = "next-uid";
-        facts.agent = false;
-        assert_false(agents_lost_gpus(agents, &facts)); /* also before it is shown */
-        assert_int_equal(shown(agents, &facts), VOUCH_NONE);
-    }
-    is_empty_after(agents);
-}
-
-AGENTS_TEST(gpus_are_lost_if_an_agent_named_them_and_nothing_does_now)
-{
-    struct node_facts facts = claimed("n");
-    struct node_facts without = bare("n");
-
-    assert_false(agents_lost_gpus(agents, &without));
     (void)agents_see_node(agents, &facts);
-    assert_false(agents_lost_gpus(agents, &without)); /* it named none yet */
-    facts.has_gpus = true;
-    facts.gpus = 1;
-    (void)agents_see_node(agents, &facts);
-    assert_false(agents_lost_gpus(agents, &facts));
-    assert_true(agents_lost_gpus(agents, &without));
     facts.has_gpus = false;
     facts.gpus = 0;
-    (void)agents_see_node(agents, &facts);
-    assert_true(agents_lost_gpus(agents, &facts)); /* though the agent is there */
+    assert_true(agents_lost_gpus(agents, &facts));
     facts.gpus_error = "unreadable";
-    assert_false(agents_lost_gpus(agents, &facts)); /* which says so by itself */
-    facts.gpus_error = NULL;
-    facts.claim.leaving = AGENT_UNINSTALLED;
-    (void)agents_see_node(agents, &facts);
     assert_false(agents_lost_gpus(agents, &facts));
 }
 
-/* --- a walk beside a model --- */
+/* --- a random walk against a model --- */
 
 enum { NODES = 4, PODS = 3, UIDS = 3 };
 
@@ -715,7 +405,7 @@ enum says { SAYS_NONE, SAYS_BARE, SAYS_CLAIM, SAYS_LEAVING, SAYS_UNINSTALLED, SA
 
 enum life { LIFE_NONE, LIFE_WAITS, LIFE_READY, LIFE_ENDS, LIVES };
 
-/* What the cluster shows of a node, and what the model knows of it. */
+/* A node as the cluster shows it, and the facts that the model keeps of it. */
 struct model_node {
     bool there;
     bool label;
@@ -723,11 +413,11 @@ struct model_node {
     unsigned uid;
     unsigned boot;
     enum says note;
-    unsigned claims; /* which pod, Node and boot */
+    unsigned claims; /* the claim: pod, Node and boot */
     unsigned claims_uid;
     unsigned claims_boot;
     enum life pod[PODS];
-    /* Facts of the past: the Node with this uid named GPUs, or was vouched for. */
+    /* Past facts about the Node with this uid: it named GPUs, it was vouched for. */
     unsigned known_uid;
     bool named;
     bool vouched;
@@ -739,7 +429,7 @@ struct model {
     struct model_node node[NODES];
 };
 
-/* What a store would hold. */
+/* The rows of a store. */
 struct stored {
     bool seen;
     bool named[NODES];
@@ -763,8 +453,7 @@ static const char *const pod_name[NODES][PODS] = {
 
 static unsigned draw(struct walk *walk, unsigned below)
 {
-    walk->seed = walk->seed * 6364136223846793005U + 1442695040888963407U;
-    return (unsigned)(walk->seed >> 33) % below;
+    return draw_below(&walk->seed, below);
 }
 
 static unsigned count_ready(const struct model_node *node)
@@ -786,7 +475,7 @@ static bool is_agents(const struct model_node *node)
     return node->there && node->note != SAYS_NONE && node->note != SAYS_UNINSTALLED;
 }
 
-/* From the last reason to the first, so that the first that applies is what is left. */
+/* Tests the last reason first, so the first reason that applies wins. */
 static enum vouch expected_of_agent(const struct model *model, const struct model_node *node)
 {
     const bool always = model->rules.required == REQUIRE_ALWAYS;
@@ -855,7 +544,7 @@ static bool show_node(struct walk *walk, unsigned at)
                                            .node = uid_name[node->claims_uid],
                                            .boot = boot_name[node->claims_boot]};
     if (node->note == SAYS_LEAVING || node->note == SAYS_UNINSTALLED)
-        facts.claim.leaving = node->note == SAYS_LEAVING ? "told" : AGENT_UNINSTALLED;
+        facts.claim.leaving = node->note == SAYS_LEAVING ? "upgrade" : AGENT_UNINSTALLED;
     assert_int_equal(agents_see_node(walk->agents, &facts), first);
     walk->model.seen = walk->model.seen || first;
     model_learns(&walk->model, node);
@@ -920,7 +609,7 @@ static void change_node(struct walk *walk, unsigned at)
     case 5:
         node->claims = draw(walk, PODS);
         break;
-    default: /* the agent writes what is so */
+    default: /* the agent writes a valid claim */
         node->note = SAYS_CLAIM;
         node->claims_uid = node->uid;
         node->claims_boot = node->boot;
@@ -947,7 +636,7 @@ static unsigned find_node(const char *name)
     return 0;
 }
 
-/* As the store does: some of them, and then those are dropped. */
+/* Stores some changes and confirms them, as the store does. */
 static void store_some(struct walk *walk, unsigned max)
 {
     struct agent_memory memory;
@@ -998,14 +687,14 @@ static void show_pods(struct walk *walk, const struct model_node *are)
         }
 }
 
-/* By two lists, in either order: what they have not shown yet is not there. */
+/* Two lists in either order; objects that are not listed yet count as absent. */
 static void show_all(struct walk *walk)
 {
     struct model_node are[NODES];
 
     memcpy(are, walk->model.node, sizeof are);
     for (unsigned i = 0; i < NODES; i++) {
-        are[i].there = are[i].there && draw(walk, 4) > 0; /* it went while nobody watched */
+        are[i].there = are[i].there && draw(walk, 4) > 0; /* deleted without an event */
         walk->model.node[i].there = false;
         memset(walk->model.node[i].pod, 0, sizeof walk->model.node[i].pod);
     }
@@ -1018,7 +707,7 @@ static void show_all(struct walk *walk)
     }
 }
 
-/* The process ends with all stored, and another is shown the cluster by two lists. */
+/* Stores all changes, then a new process lists the cluster. */
 static void restart(struct walk *walk)
 {
     store_some(walk, UINT32_MAX);
@@ -1036,7 +725,7 @@ static void restart(struct walk *walk)
     show_all(walk);
 }
 
-/* The watch of Nodes was interrupted, and one of them went meanwhile. */
+/* Lists the Nodes again; one was deleted without an event. */
 static void list_again(struct walk *walk, unsigned lost)
 {
     struct model_node are[NODES];
@@ -1093,7 +782,7 @@ static void end_walk(struct walk *walk)
     agents_free(walk->agents);
 }
 
-TEST(any_cluster_is_judged_as_the_model_judges_it)
+TEST(agents__judge_any_cluster_like_the_model)
 {
     static const struct agents_rules rules[] = {
         {.key = {"gpu", 3}, .value = {"yes", 3}},

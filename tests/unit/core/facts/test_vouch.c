@@ -1,4 +1,4 @@
-/* What the ledger keeps of a node's agent: no row; it stays with the node; its return is room. */
+/* The verdict on a node's agent in the ledger: without a row, kept with the node, closing it. */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
@@ -12,11 +12,11 @@
 static enum verdict show(struct core_fixture *core, enum vouch vouch)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .mib = 16000}};
-    const struct command command = {.kind = COMMAND_NODE,
-                                    .at_ms = core->now_ms,
-                                    .inventory = core_inventory(core, "n", "uid", gpu, 1),
-                                    .vouch = vouch};
+    struct inventory *inventory = core_inventory(core, "n", "uid", gpu, 1);
+    const struct command command = {
+        .kind = COMMAND_NODE, .at_ms = core->now_ms, .inventory = inventory, .vouch = vouch};
 
+    inventory->agent = true;
     return core_do(core, &command);
 }
 
@@ -41,15 +41,17 @@ static const struct change *newest(const struct core_fixture *core)
     return &core->done[core->dones - 1];
 }
 
+/* The node is closed for this verdict since then, and has the agent flag. */
 static void is_closed(const struct core_fixture *core, enum vouch vouch, int64_t since_ms)
 {
+    assert_true(shown(core)->agent);
     assert_int_equal(shown(core)->vouch, vouch);
     assert_int_equal(shown(core)->vouch_ms, since_ms);
     assert_int_equal(node_closed(shown(core)), REASON_AGENT);
     assert_int_equal(shown(core)->free_milli, 0);
 }
 
-CORE_TEST(each_word_closes_or_opens_the_node_and_is_no_row)
+CORE_TEST(vouch__closes_or_opens_the_node_without_a_row)
 {
     assert_int_equal(show(core, VOUCH_NONE), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
@@ -62,7 +64,7 @@ CORE_TEST(each_word_closes_or_opens_the_node_and_is_no_row)
             const bool was_closed = node_closed(shown(core)) != REASON_NONE;
             assert_int_equal(i % 2 == 0 ? check(core, vouch) : show(core, vouch), VERDICT_OK);
             assert_true(newest(core)->unwritten);
-            /* From one reason to another nothing opens. */
+            /* A change from one reason to another opens nothing. */
             assert_int_equal(change_gives_room(newest(core)), was_closed && !closes);
             assert_int_equal(shown(core)->vouch_ms, core->now_ms);
         }
@@ -87,7 +89,7 @@ CORE_TEST(each_word_closes_or_opens_the_node_and_is_no_row)
     assert_int_equal(shown(core)->vouch, VOUCHES - 1); /* the last of them */
 }
 
-CORE_TEST(it_outlives_what_happens_to_its_node)
+CORE_TEST(vouch__stays_through_other_changes)
 {
     const struct host host = {1000, 1000};
 
@@ -100,21 +102,20 @@ CORE_TEST(it_outlives_what_happens_to_its_node)
     is_closed(core, VOUCH_GONE, since_ms);
     assert_true(ledger_set_host(core->ledger, TEXT("n"), &host));
     is_closed(core, VOUCH_GONE, since_ms);
-    const struct rule any = {.name = "r", .min_milli = 100};
-    struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
-    book->rule = &any;
-    book->rules = 1;
+    const struct rule any = {.min_milli = 100};
+    struct rulebook *book = rulebook_with(POLICY_BINPACK, "test", &any, 1);
     struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
     ledger_set_policy_context(core->ledger, context);
+    assert_int_equal(shown(core)->rules, 1);
     is_closed(core, VOUCH_GONE, since_ms);
     ledger_set_policy_context(core->ledger, NULL);
     policy_context_unref(context);
     rulebook_unref(book);
-    /* A command that says nothing of the agent. */
+    /* A command without has_vouch. */
     const struct command again = {.kind = COMMAND_NODE, .node = "n", .vouch = VOUCH_GOOD};
     assert_int_equal(core_do(core, &again), VERDICT_SAME);
     is_closed(core, VOUCH_GONE, since_ms);
-    /* The victims of a preemption do not bring it back. */
+    /* Preemption does not open the node. */
     static const struct text pod = {"p", 1};
     struct room room;
     room_without(shown(core), &pod, 1, &room);
@@ -123,9 +124,8 @@ CORE_TEST(it_outlives_what_happens_to_its_node)
     is_closed(core, VOUCH_GONE, since_ms);
 }
 
-/* Its pods stay, and nobody vouches for what is gone. */
-/* "Since when" is of the verdict, and not of what else a Node says. */
-CORE_TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time)
+/* The time is that of the verdict. */
+CORE_TEST(vouch__keeps_its_time_when_the_inventory_changes)
 {
     static const struct core_gpu more[] = {{.id = "GPU-a", .mib = 16000},
                                            {.id = "GPU-b", .index = 1, .mib = 16000}};
@@ -133,16 +133,19 @@ CORE_TEST(a_node_that_changes_otherwise_is_closed_since_the_same_time)
     assert_int_equal(show(core, VOUCH_NOT_READY), VERDICT_OK);
     const int64_t since_ms = shown(core)->vouch_ms;
     core->now_ms += 1000;
+    struct inventory *inventory = core_inventory(core, "n", "uid", more, 2);
+    inventory->agent = true;
     const struct command command = {.kind = COMMAND_NODE,
                                     .at_ms = core->now_ms,
-                                    .inventory = core_inventory(core, "n", "uid", more, 2),
+                                    .inventory = inventory,
                                     .vouch = VOUCH_NOT_READY};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     assert_int_equal(shown(core)->gpus, 2);
     is_closed(core, VOUCH_NOT_READY, since_ms);
 }
 
-CORE_TEST(the_end_of_the_node_ends_it)
+/* The pods of the node stay. */
+CORE_TEST(vouch__ends_with_the_node)
 {
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n", .at_ms = 5};
 
@@ -151,6 +154,7 @@ CORE_TEST(the_end_of_the_node_ends_it)
     assert_int_equal(check(core, VOUCH_NO_AGENT), VERDICT_OK);
     assert_true(node_misses_agent(shown(core)));
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    assert_true(shown(core)->agent); /* kept while its pods are there */
     assert_int_equal(shown(core)->vouch, VOUCH_NONE);
     assert_int_equal(shown(core)->vouch_ms, 5);
     assert_false(node_misses_agent(shown(core)));
@@ -158,8 +162,8 @@ CORE_TEST(the_end_of_the_node_ends_it)
     assert_int_equal(node_closed(shown(core)), REASON_AGENT);
 }
 
-/* The bind that was granted before is completed, and who came by another way is taken in. */
-CORE_TEST(who_has_a_share_keeps_it)
+/* A granted bind is completed, and pods bound by others are adopted. */
+CORE_TEST(closed_node__keeps_its_shares)
 {
     assert_int_equal(show(core, VOUCH_GOOD), VERDICT_OK);
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
@@ -171,11 +175,11 @@ CORE_TEST(who_has_a_share_keeps_it)
     assert_int_equal(core_gpu(core, "n", "GPU-a")->used_milli, 500);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "p"), VERDICT_OK);
     assert_int_equal(core_gpu(core, "n", "GPU-a")->used_milli, 200);
-    assert_false(change_gives_room(newest(core))); /* of which nobody could have anything */
+    assert_false(change_gives_room(newest(core))); /* the node is closed */
 }
 
-/* A new version of the pod is judged like a new pod: nobody would get that GPU now. */
-CORE_TEST(no_reservation_goes_on_in_a_new_version_while_closed)
+/* A new version of the pod is judged like a new pod. */
+CORE_TEST(closed_node__refuses_new_versions_of_a_reservation)
 {
     struct command command = {.kind = COMMAND_RESERVE,
                               .at_ms = core->now_ms,
