@@ -1,4 +1,5 @@
-/* kube-scheduler's condition of a pod that it refuses, in one word. */
+/* The kind of kube-scheduler's condition PodScheduled, read from its message. */
+#include <stdio.h>
 #include <string.h>
 
 #include "milligpu/core/facts/condition.h"
@@ -20,88 +21,82 @@ static void assert_kind(const char *message, enum condition_kind kind, bool is_e
         fail_msg("%s: %d", message, condition.is_explained);
 }
 
+/* The message consists of the words of filters. */
+static void explained(enum condition_kind kind, const char *nodes)
+{
+    char message[256];
+
+    (void)snprintf(message, sizeof message, "0/9 nodes are available: %s.", nodes);
+    assert_kind(message, kind, true);
+}
+
 /* Messages of kube-scheduler 1.31 to 1.37. */
-TEST(each_filter__has_its_word)
+TEST(condition__has_a_kind_for_each_filter)
 {
     assert_kind(AVAILABLE("1 node(s) had untolerated taint {nvidia.com/gpu: present}") PREEMPTION,
                 CONDITION_TAINT, true);
-    assert_kind(AVAILABLE("9 node(s) had untolerated taint(s)"), CONDITION_TAINT, true);
-    assert_kind(AVAILABLE("2 node(s) were unschedulable"), CONDITION_CORDONED, true);
-    assert_kind(AVAILABLE("9 node(s) didn't match Pod's node affinity/selector"),
-                CONDITION_SELECTOR, true);
-    assert_kind(AVAILABLE("9 node(s) didn't match the requested node name"), CONDITION_SELECTOR,
-                true);
-    assert_kind(AVAILABLE("3 node(s) didn't satisfy plugin(s) selector"), CONDITION_SELECTOR, true);
-    assert_kind(AVAILABLE("9 node(s) didn't match pod affinity rules"), CONDITION_AFFINITY, true);
-    assert_kind(AVAILABLE("9 node(s) didn't match pod anti-affinity rules"), CONDITION_AFFINITY,
-                true);
-    assert_kind(AVAILABLE("1 node(s) didn't satisfy existing pods anti-affinity rules"),
-                CONDITION_AFFINITY, true);
-    assert_kind(AVAILABLE("9 node(s) didn't match pod topology spread constraints"),
-                CONDITION_SPREAD, true);
-    assert_kind(AVAILABLE("1 node(s) had volume node affinity conflict"), CONDITION_VOLUME, true);
-    assert_kind(AVAILABLE("pod has unbound immediate PersistentVolumeClaims"), CONDITION_VOLUME,
-                true);
-    assert_kind(AVAILABLE("9 node(s) exceed max volume count"), CONDITION_VOLUME, true);
-    assert_kind(AVAILABLE("9 cannot allocate all claims, resourceclaim x"), CONDITION_OTHER, true);
-    assert_kind(AVAILABLE("waiting for resourceclaim x"), CONDITION_CLAIM, true);
-    assert_kind(AVAILABLE("9 node(s) didn't have free ports for the requested pod ports"),
-                CONDITION_PORTS, true);
-    assert_kind(AVAILABLE("9 Insufficient cpu"), CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("9 Too many pods"), CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("9 something new"), CONDITION_OTHER, true);
+    explained(CONDITION_TAINT, "9 node(s) had untolerated taint(s)");
+    explained(CONDITION_CORDONED, "2 node(s) were unschedulable");
+    explained(CONDITION_SELECTOR, "9 node(s) didn't match Pod's node affinity/selector");
+    explained(CONDITION_SELECTOR, "9 node(s) didn't match the requested node name");
+    explained(CONDITION_SELECTOR, "3 node(s) didn't satisfy plugin(s) selector");
+    explained(CONDITION_AFFINITY, "9 node(s) didn't match pod affinity rules");
+    explained(CONDITION_AFFINITY, "9 node(s) didn't match pod anti-affinity rules");
+    explained(CONDITION_AFFINITY, "1 node(s) didn't satisfy existing pods anti-affinity rules");
+    explained(CONDITION_SPREAD, "9 node(s) didn't match pod topology spread constraints");
+    explained(CONDITION_VOLUME, "1 node(s) had volume node affinity conflict");
+    explained(CONDITION_VOLUME, "pod has unbound immediate PersistentVolumeClaims");
+    explained(CONDITION_VOLUME, "9 node(s) exceed max volume count");
+    explained(CONDITION_OTHER, "9 cannot allocate all claims, resourceclaim x");
+    explained(CONDITION_CLAIM, "waiting for resourceclaim x");
+    explained(CONDITION_PORTS, "9 node(s) didn't have free ports for the requested pod ports");
+    explained(CONDITION_RESOURCES, "9 Insufficient cpu");
+    explained(CONDITION_RESOURCES, "9 Too many pods");
+    explained(CONDITION_OTHER, "9 something new");
 }
 
-/* An extender that is not configured looks like that: it is no filter that explains it. */
-TEST(a_missing_share__is_for_an_extender_to_judge)
+/* The message is the same without a configured extender, so filters do not explain it. */
+TEST(condition__of_missing_shares_is_left_to_the_extender)
 {
     assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgpu"), CONDITION_SHARES, false);
     assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgpu") PREEMPTION, CONDITION_SHARES, false);
-    assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgpus"), CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("9 Insufficient nvidia.com/vgp"), CONDITION_RESOURCES, true);
+    explained(CONDITION_RESOURCES, "9 Insufficient nvidia.com/vgpus");
+    explained(CONDITION_RESOURCES, "9 Insufficient nvidia.com/vgp");
     assert_kind(AVAILABLE("1 Insufficient nvidia.com/vgpu, 8 Insufficient cpu"),
                 CONDITION_RESOURCES, false);
     assert_kind("0/1 nodes are available: 1 Insufficient nvidia.com/vgpu", CONDITION_SHARES, false);
 }
 
-TEST(the_word__is_that_of_most_nodes)
+TEST(condition__is_that_of_most_nodes)
 {
-    assert_kind(AVAILABLE("1 node(s) had untolerated taint {a: }, 2 Insufficient cpu, 3 node(s) "
-                          "were unschedulable"),
-                CONDITION_CORDONED, true);
-    assert_kind(AVAILABLE("2 Insufficient cpu, 2 node(s) had untolerated taint {a: }"),
-                CONDITION_TAINT, true); /* the first of the table */
-    assert_kind(AVAILABLE("1 node(s) had untolerated taint {a: }, 1 node(s) had untolerated taint "
-                          "{b: }, 1 Insufficient cpu"),
-                CONDITION_TAINT, true);
-    assert_kind(AVAILABLE("10 Insufficient cpu, 9 node(s) were unschedulable"), CONDITION_RESOURCES,
-                true);
-    assert_kind(AVAILABLE("2 Insufficient cpu, Too many taints"), CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("Insufficient cpu, 2 node(s) were unschedulable"), CONDITION_CORDONED,
-                true);
-    /* More digits than any cluster has nodes are no count. */
-    assert_kind(AVAILABLE("2 Insufficient cpu, 12345678 node(s) were unschedulable"),
-                CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("1234568 Insufficient cpu, 1234567 node(s) were unschedulable"),
-                CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("9 Insufficient cpu, 2 Insufficient memory, 10 node(s) were "
-                          "unschedulable"),
-                CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("1 Insufficient cpu, 2 Insufficient memory, 3 node(s) were "
-                          "unschedulable"),
-                CONDITION_CORDONED, true);
-    assert_kind(AVAILABLE(" Insufficient cpu"), CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("1 Insufficient cpu, x"), CONDITION_OTHER, true);
+    explained(
+        CONDITION_CORDONED,
+        "1 node(s) had untolerated taint {a: }, 2 Insufficient cpu, 3 node(s) were unschedulable");
+    /* The first of the table, of equals. */
+    explained(CONDITION_TAINT, "2 Insufficient cpu, 2 node(s) had untolerated taint {a: }");
+    explained(CONDITION_TAINT,
+              "1 node(s) had untolerated taint {a: }, 1 node(s) had untolerated taint {b: }, "
+              "1 Insufficient cpu");
+    explained(CONDITION_RESOURCES, "10 Insufficient cpu, 9 node(s) were unschedulable");
+    explained(CONDITION_RESOURCES, "2 Insufficient cpu, Too many taints");
+    explained(CONDITION_CORDONED, "Insufficient cpu, 2 node(s) were unschedulable");
+    /* A count has at most seven digits. */
+    explained(CONDITION_RESOURCES, "2 Insufficient cpu, 12345678 node(s) were unschedulable");
+    explained(CONDITION_RESOURCES, "1234568 Insufficient cpu, 1234567 node(s) were unschedulable");
+    explained(CONDITION_RESOURCES,
+              "9 Insufficient cpu, 2 Insufficient memory, 10 node(s) were unschedulable");
+    explained(CONDITION_CORDONED,
+              "1 Insufficient cpu, 2 Insufficient memory, 3 node(s) were unschedulable");
+    explained(CONDITION_RESOURCES, " Insufficient cpu");
+    explained(CONDITION_OTHER, "1 Insufficient cpu, x");
     assert_kind("0/9 nodes are available: 2 Insufficient cpu, 9 preemption: none",
                 CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("2 Insufficient cpu, 9"), CONDITION_RESOURCES, true);
-    assert_kind(AVAILABLE("2 Insufficient cpu, 9/ node(s) were unschedulable"), CONDITION_RESOURCES,
-                true);
-    assert_kind(AVAILABLE("2 Insufficient cpu, 9: node(s) were unschedulable"), CONDITION_RESOURCES,
-                true);
+    explained(CONDITION_RESOURCES, "2 Insufficient cpu, 9");
+    explained(CONDITION_RESOURCES, "2 Insufficient cpu, 9/ node(s) were unschedulable");
+    explained(CONDITION_RESOURCES, "2 Insufficient cpu, 9: node(s) were unschedulable");
 }
 
-TEST(other_messages__explain_nothing)
+TEST(condition__of_another_message_explains_nothing)
 {
     assert_kind("running Filter: Post \"http://127.0.0.1:1/filter\": connection refused",
                 CONDITION_OTHER, false);
@@ -112,7 +107,7 @@ TEST(other_messages__explain_nothing)
     assert_kind("no nodes available to schedule pods!", CONDITION_OTHER, false);
 }
 
-TEST(a_gate__explains_by_its_reason)
+TEST(condition__of_a_gate_is_explained)
 {
     const struct condition gated = condition_read("SchedulingGated", NULL, OURS);
     const struct condition none = condition_read(NULL, AVAILABLE("9 Insufficient cpu"), OURS);
@@ -123,7 +118,7 @@ TEST(a_gate__explains_by_its_reason)
     assert_false(none.is_explained);
 }
 
-TEST(every_kind__has_a_word_of_its_own)
+TEST(condition_word__is_unique)
 {
     assert_string_equal(condition_word(CONDITION_NONE), "");
     assert_string_equal(condition_word(CONDITION_SHARES), "shares");

@@ -5,6 +5,7 @@
 
 #include "milligpu/core/facts/inventory.h"
 
+#include "support/draw.h"
 #include "support/test.h"
 #include "support/walk.h"
 
@@ -34,7 +35,7 @@ static void parse(void)
     assert_string_equal(fixture.out.uid, "node-uid");
 }
 
-/* Adds a GPU to the annotation, as a working node side writes it. */
+/* Adds a valid GPU to the annotation. */
 static struct gpu_facts *add(uint32_t index)
 {
     const uint32_t i = fixture.facts.gpus++;
@@ -49,9 +50,17 @@ static struct gpu_facts *add(uint32_t index)
     return &fixture.gpu[i];
 }
 
+/* These three functions parse first. */
+static void assert_problem(enum inventory_problem problem)
+{
+    parse();
+    assert_string_equal(inventory_problem_name(fixture.out.problem),
+                        inventory_problem_name(problem));
+}
+
 static void assert_found(enum inventory_source source, uint32_t gpus)
 {
-    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_problem(PROBLEM_NONE);
     assert_string_equal(fixture.out.problem_text, "");
     assert_int_equal(fixture.out.source, source);
     assert_int_equal(fixture.out.gpus, gpus);
@@ -59,25 +68,14 @@ static void assert_found(enum inventory_source source, uint32_t gpus)
 
 static void assert_left_out(enum inventory_problem problem, const char *text)
 {
-    parse();
+    assert_problem(problem);
     assert_string_equal(fixture.out.problem_text, text);
-    assert_string_equal(inventory_problem_name(fixture.out.problem),
-                        inventory_problem_name(problem));
     assert_int_equal(fixture.out.gpus, 0);
     assert_null(fixture.out.gpu);
     assert_int_equal(fixture.out.advertise_milli, 0);
 }
 
-TEST(a_node_without_anything_has_no_gpus)
-{
-    start();
-    fixture.rules.advertise = true;
-    parse();
-    assert_found(SOURCE_NONE, 0);
-    assert_int_equal(fixture.out.advertise_milli, 0);
-}
-
-TEST(allocatable_is_cut_into_gpus)
+TEST(allocatable__is_divided_into_gpus)
 {
     static const struct {
         const char *amount;
@@ -90,7 +88,6 @@ TEST(allocatable_is_cut_into_gpus)
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
         fixture.facts.allocatable_milli = row[i].amount;
-        parse();
         assert_found(SOURCE_ALLOCATABLE, row[i].gpus);
         for (uint32_t k = 0; k < row[i].gpus; k++) {
             const struct gpu_facts *gpu = &fixture.out.gpu[k];
@@ -109,13 +106,12 @@ TEST(allocatable_is_cut_into_gpus)
     }
 }
 
-TEST(labels_tell_model_and_memory)
+TEST(labels__give_model_and_memory)
 {
     start();
     fixture.facts.allocatable_milli = "2000";
     fixture.facts.label_product = " Tesla T4 ";
     fixture.facts.label_memory = "15360";
-    parse();
     assert_found(SOURCE_ALLOCATABLE, 2);
     for (uint32_t i = 0; i < 2; i++) {
         assert_string_equal(fixture.out.gpu[i].model, "Tesla-T4");
@@ -124,7 +120,6 @@ TEST(labels_tell_model_and_memory)
     static const char *const no_number[] = {"", "lots", "-1", "1.5", "4294967297"};
     for (size_t i = 0; i < ARRAY_LEN(no_number); i++) {
         fixture.facts.label_memory = no_number[i];
-        parse();
         assert_found(SOURCE_ALLOCATABLE, 2);
         assert_int_equal(fixture.out.gpu[0].mib, 0);
     }
@@ -140,7 +135,7 @@ TEST(labels_tell_model_and_memory)
     assert_string_equal(fixture.out.gpu[0].model, huge);
 }
 
-TEST(allocatable_that_is_no_amount_is_a_problem)
+TEST(allocatable__is_a_problem_unless_a_whole_number)
 {
     static const char *const bad[] = {"", "-1000", "0.5", "x", "99E"};
     char text[160];
@@ -154,14 +149,13 @@ TEST(allocatable_that_is_no_amount_is_a_problem)
     }
 }
 
-TEST(more_gpus_than_the_limit_are_a_problem)
+TEST(inventory__has_at_most_64_gpus)
 {
     start();
     fixture.facts.allocatable_milli = "64001";
     assert_left_out(PROBLEM_LIMIT, "status.allocatable: 65 GPUs, at most 64 can be kept");
     fixture.facts.allocatable_milli = "9223372036854775807";
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_LIMIT);
+    assert_problem(PROBLEM_LIMIT);
     start();
     fixture.facts.label_count = "65";
     fixture.rules.advertise = true;
@@ -169,39 +163,24 @@ TEST(more_gpus_than_the_limit_are_a_problem)
     start();
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
         add(i);
-    parse();
     assert_found(SOURCE_ANNOTATION, 64);
     add(64);
     assert_left_out(PROBLEM_LIMIT, "annotation milligpu.io/gpus: 65 GPUs, at most 64 can be kept");
 }
 
-TEST(foreign_units_are_no_gpus)
+TEST(allocatable__in_foreign_units_gives_no_gpus)
 {
+    static const char huge[] = "9223372036854775807";
     static const struct {
         const char *amount;
         const char *count;
         uint32_t gpus; /* 99: foreign */
     } row[] = {
-        {"8000", "8", 8},
-        {"8001", "8", 99},
-        {"8000", "9", 8},
-        {"800", "8", 1},
-        {"799", "8", 99},
-        {"1", "1", 99},
-        {"99", "1", 99},
-        {"100", "1", 1},
-        {"0", "8", 0},
-        {"0", "0", 0},
-        {"1000", "0", 99},
-        {"1", "0", 99},
-        {"500", "1", 1},
-        {"1500", "2", 2},
-        {"80", "8", 99},
-        {"640000", "8", 99},
-        {"1500", "x", 2},
-        {"1500", "-1", 2},
-        {"1", "9223372036854775807", 99},
-        {"9223372036854775807", "1", 99},
+        {"8000", "8", 8}, {"8001", "8", 99}, {"8000", "9", 8},  {"800", "8", 1},
+        {"799", "8", 99}, {"1", "1", 99},    {"99", "1", 99},   {"100", "1", 1},
+        {"0", "8", 0},    {"0", "0", 0},     {"1000", "0", 99}, {"1", "0", 99},
+        {"500", "1", 1},  {"1500", "2", 2},  {"80", "8", 99},   {"640000", "8", 99},
+        {"1500", "x", 2}, {"1500", "-1", 2}, {"1", huge, 99},   {huge, "1", 99},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         start();
@@ -221,13 +200,12 @@ TEST(foreign_units_are_no_gpus)
     }
 }
 
-TEST(the_label_counts_where_the_node_shows_nothing)
+TEST(count_label__is_used_without_allocatable)
 {
     start();
     fixture.facts.label_count = "4";
     fixture.facts.label_product = "NVIDIA-A100-SXM4-80GB";
     fixture.facts.label_memory = "81920";
-    parse();
     assert_found(SOURCE_LABEL, 4);
     assert_string_equal(fixture.out.gpu[3].id, "n1/gpu-3");
     assert_string_equal(fixture.out.gpu[3].model, "NVIDIA-A100-SXM4-80GB");
@@ -243,41 +221,37 @@ TEST(the_label_counts_where_the_node_shows_nothing)
 
     fixture.rules.from_labels = true;
     fixture.facts.allocatable_milli = "0"; /* a restarting plugin shows the resource as 0 */
-    parse();
     assert_found(SOURCE_ALLOCATABLE, 0);
     fixture.facts.allocatable_milli = NULL;
     fixture.facts.capacity_milli = "4000";
     assert_left_out(PROBLEM_NO_SOURCE, unused);
 }
 
-TEST(the_label_counts_where_we_advertise)
+TEST(count_label__is_used_when_we_advertise)
 {
     start();
     fixture.rules = (struct inventory_rules){.advertise = true, .from_labels = false};
     fixture.facts.label_count = "4";
     fixture.facts.allocatable_milli = "0";
     fixture.facts.capacity_milli = "0";
-    parse();
     assert_found(SOURCE_LABEL, 4);
     assert_int_equal(fixture.out.advertise_milli, 4000);
     fixture.facts.label_count = "0";
-    parse();
     assert_found(SOURCE_LABEL, 0);
     assert_int_equal(fixture.out.advertise_milli, 0);
     fixture.facts.label_count = "four"; /* unreadable: the next source counts */
     fixture.facts.allocatable_milli = "3000";
-    parse();
     assert_found(SOURCE_ALLOCATABLE, 3);
     assert_int_equal(fixture.out.advertise_milli, 0);
     fixture.facts.allocatable_milli = NULL;
     assert_left_out(PROBLEM_AMOUNT, "label nvidia.com/gpu.count: \"four\" is no whole number");
     assert_int_equal(fixture.out.source, SOURCE_LABEL);
     fixture.facts.label_count = NULL;
-    parse();
     assert_found(SOURCE_NONE, 0);
+    assert_int_equal(fixture.out.advertise_milli, 0);
 }
 
-TEST(the_annotation_is_the_best_source)
+TEST(gpus_annotation__comes_before_other_sources)
 {
     start();
     add(1)->health = "sick";
@@ -288,7 +262,6 @@ TEST(the_annotation_is_the_best_source)
     fixture.facts.label_count = "7";
     fixture.facts.allocatable_milli = "99999";
     fixture.rules.advertise = true;
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
     const struct gpu_facts *gpu = fixture.out.gpu;
     assert_string_equal(gpu[0].id, "GPU-1000");
@@ -303,23 +276,15 @@ TEST(the_annotation_is_the_best_source)
     assert_string_equal(gpu[1].alias, "n1/gpu-1");
     assert_false(gpu[1].healthy);
     assert_int_equal(fixture.out.advertise_milli, 1500); /* all GPUs, healthy or not */
-}
-
-TEST(an_empty_annotation_says_that_there_are_none)
-{
-    start();
-    fixture.facts.has_gpus = true;
-    fixture.facts.allocatable_milli = "8000";
-    parse();
+    fixture.facts.gpus = 0;                              /* an empty list is a source, too */
     assert_found(SOURCE_ANNOTATION, 0);
 }
 
-TEST(a_made_up_id_may_be_written_down_at_its_own_index_only)
+TEST(gpus_annotation__takes_a_made_up_id_at_its_index_only)
 {
     start();
     add(3)->id = "n1/gpu-3";
     add(0)->id = "n2/gpu-3"; /* any other text is an id */
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
     assert_null(fixture.out.gpu[1].alias);
     assert_string_equal(fixture.out.gpu[0].alias, "n1/gpu-0");
@@ -327,15 +292,13 @@ TEST(a_made_up_id_may_be_written_down_at_its_own_index_only)
     assert_left_out(PROBLEM_ANNOTATION,
                     "annotation milligpu.io/gpus: [0].uuid: it is the made-up id of another index");
     fixture.gpu[0].id = "n1/gpu-03";
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_ANNOTATION);
+    assert_problem(PROBLEM_ANNOTATION);
     fixture.gpu[0].id = "n1";
     fixture.gpu[1].id = "n1-gpu-3";
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
 }
 
-TEST(a_broken_annotation_names_the_field)
+TEST(gpus_annotation__names_the_invalid_field)
 {
     static const char uuid[] = "uuid: 1 to 288 printable characters without blanks, commas and "
                                "quotes would be right";
@@ -388,7 +351,7 @@ TEST(a_broken_annotation_names_the_field)
     assert_string_equal(fixture.out.gpu[0].model, "");
 }
 
-TEST(an_annotation_up_to_the_limits_is_believed)
+TEST(gpus_annotation__is_valid_up_to_the_limits)
 {
     static char id[GPU_ID_BYTES_MAX + 1];
     static char model[MODEL_BYTES_MAX + 1];
@@ -401,7 +364,6 @@ TEST(an_annotation_up_to_the_limits_is_believed)
     last->model = model;
     last->index = 65535;
     last->numa = 32767;
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
     assert_int_equal(fixture.out.gpu[0].milli, 1);
     assert_string_equal(fixture.out.gpu[1].id, id);
@@ -410,7 +372,7 @@ TEST(an_annotation_up_to_the_limits_is_believed)
     assert_int_equal(fixture.out.gpu[1].numa, 32767);
 }
 
-TEST(no_two_entries_are_the_same_gpu_wherever_they_stand)
+TEST(gpus_annotation__refuses_a_repeated_gpu)
 {
     start();
     for (uint32_t i = 0; i < 3; i++)
@@ -423,7 +385,7 @@ TEST(no_two_entries_are_the_same_gpu_wherever_they_stand)
                     "annotation milligpu.io/gpus: [2].index: another entry has it too");
 }
 
-TEST(an_annotation_that_is_no_json_is_a_problem)
+TEST(gpus_annotation__is_a_problem_unless_json)
 {
     start();
     fixture.facts.gpus_error = "milligpu.io/gpus[2].milli: want a number";
@@ -437,7 +399,7 @@ TEST(an_annotation_that_is_no_json_is_a_problem)
     assert_int_equal(strlen(fixture.out.problem_text), sizeof fixture.out.problem_text - 1);
 }
 
-TEST(a_node_that_cannot_be_read_says_nothing_of_its_gpus)
+TEST(inventory__of_an_unreadable_node_is_silent)
 {
     start();
     fixture.facts.allocatable_milli = "8000";
@@ -451,18 +413,16 @@ TEST(a_node_that_cannot_be_read_says_nothing_of_its_gpus)
     assert_true(fixture.out.silent);
     start();
     fixture.facts.allocatable_milli = "65000";
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_LIMIT);
+    assert_problem(PROBLEM_LIMIT);
     assert_true(fixture.out.silent);
     start();
     fixture.facts.allocatable_milli = "8000";
-    fixture.facts.label_mig = "mixed"; /* that MIG is on can still be read */
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_MIG);
+    fixture.facts.label_mig = "mixed"; /* readable: MIG is on */
+    assert_problem(PROBLEM_MIG);
     assert_false(fixture.out.silent);
 }
 
-TEST(partitioned_gpus_are_left_out)
+TEST(partitioned_gpus__are_excluded)
 {
     start();
     fixture.facts.allocatable_milli = "8000";
@@ -474,18 +434,16 @@ TEST(partitioned_gpus_are_left_out)
     fixture.facts.label_sharing = "2"; /* replicas */
     assert_left_out(PROBLEM_SHARING, "the node's labels say time-slicing or MPS: \"2\"");
     add(0); /* applies to every source */
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    assert_problem(PROBLEM_SHARING);
     static const char *const no[] = {"none", "", "false", "0", "1"};
     for (size_t i = 0; i < ARRAY_LEN(no); i++) {
         fixture.facts.label_sharing = no[i];
-        parse();
         assert_found(SOURCE_ANNOTATION, 1);
     }
 }
 
-/* An agent that names its GPUs says of each whether MIG has it; labels say it of the node. */
-TEST(labels_do_not_speak_against_an_agent)
+/* The agent reports MIG for each GPU, labels for the node as a whole. */
+TEST(labels__do_not_override_an_agent)
 {
     start();
     fixture.facts.label_mig = "mixed";
@@ -493,10 +451,8 @@ TEST(labels_do_not_speak_against_an_agent)
     fixture.facts.label_count = "2";
     add(0)->held = "mig";
     add(1);
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_MIG); /* no agent wrote this annotation */
+    assert_problem(PROBLEM_MIG); /* the annotation has no agent */
     fixture.facts.agent = true;
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
     assert_string_equal(fixture.out.gpu[0].held, "mig");
     assert_null(fixture.out.gpu[1].held);
@@ -504,63 +460,66 @@ TEST(labels_do_not_speak_against_an_agent)
     fixture.facts.gpus_error = "milligpu.io/gpus: no JSON";
     fixture.facts.has_gpus = false;
     fixture.facts.gpus = 0;
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_ANNOTATION);
-    assert_true(fixture.out.silent); /* the GPUs that were known stay */
-    fixture.facts.gpus_error = NULL; /* the agent has started, and said nothing yet */
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_MIG);
+    assert_problem(PROBLEM_ANNOTATION);
+    assert_true(fixture.out.silent); /* the known GPUs stay */
+    fixture.facts.gpus_error = NULL; /* the agent has started and not reported yet */
+    assert_problem(PROBLEM_MIG);
     fixture.facts.label_mig = NULL;
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    assert_problem(PROBLEM_SHARING);
 }
 
-TEST(more_whole_gpus_than_there_are_are_shared_by_somebody_else)
+TEST(whole_gpus__more_than_the_node_has_are_shared_elsewhere)
 {
-    static const char shared[] = "the device plugin shows 4 GPUs, and the node has 1: somebody "
-                                 "else shares them (time-slicing, MPS)";
-    start();
-    fixture.facts.label_count = "1";
-    fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "4";
-    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
-    assert_int_equal(fixture.out.source, SOURCE_LABEL);
-    assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
-    fixture.rules.advertise = true;
-    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
-    fixture.rules = (struct inventory_rules){.from_labels = true, .plugin = PLUGIN_IGNORE};
-    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
-    fixture.facts.whole_allocatable = "0"; /* the plugin restarts */
-    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
-    fixture.facts.whole_allocatable = "4";
-    fixture.facts.whole_capacity = NULL;
-    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
-    fixture.facts.label_count = "4";
-    parse();
-    assert_found(SOURCE_LABEL, 4);
-    fixture.facts.label_count = "3";
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+    static const struct {
+        const char *count;
+        const char *milli;
+        const char *capacity;
+        const char *allocatable;
+        uint32_t shown; /* whole GPUs */
+        uint32_t gpus;
+        enum inventory_source source; /* NONE: they are shared elsewhere */
+    } row[] = {
+        {"1", NULL, "4", "4", 4, 1, SOURCE_NONE},
+        {"1", NULL, "4", "0", 4, 1, SOURCE_NONE}, /* the plugin restarts */
+        {"1", NULL, NULL, "4", 4, 1, SOURCE_NONE},
+        {"3", NULL, NULL, "4", 4, 3, SOURCE_NONE},
+        {"0", NULL, NULL, "4", 4, 0, SOURCE_NONE},
+        {"4", NULL, NULL, "4", 4, 4, SOURCE_LABEL},
+        {NULL, "500", NULL, "4", 4, 1, SOURCE_NONE}, /* the amount alone counts the GPUs */
+        {NULL, "4000", NULL, "4", 4, 4, SOURCE_ALLOCATABLE},
+        {"8", "4000", NULL, "8", 8, 4, SOURCE_ALLOCATABLE}, /* half of the GPUs are for shares */
+        {"many", "4000", NULL, "8", 8, 4, SOURCE_NONE},     /* the label counts nothing */
+    };
+    static const struct inventory_rules rules[] = {
+        {.from_labels = true},
+        {.from_labels = true, .advertise = true},
+        {.from_labels = true, .plugin = PLUGIN_IGNORE},
+    };
+    char shared[128];
 
-    fixture.facts.label_count = NULL; /* the amount alone counts the GPUs */
-    fixture.facts.allocatable_milli = "500";
-    assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
-    fixture.facts.allocatable_milli = "4000";
-    parse();
-    assert_found(SOURCE_ALLOCATABLE, 4);
-    fixture.facts.label_count = "8"; /* half of the GPUs are for shares */
-    fixture.facts.whole_allocatable = "8";
-    parse();
-    assert_found(SOURCE_ALLOCATABLE, 4);
-    fixture.facts.label_count = "many"; /* it counts nothing */
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
-    fixture.facts.label_count = "0";
-    fixture.facts.allocatable_milli = NULL;
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_FOREIGN_UNITS);
+    start();
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        fixture.facts.label_count = row[i].count;
+        fixture.facts.allocatable_milli = row[i].milli;
+        fixture.facts.whole_capacity = row[i].capacity;
+        fixture.facts.whole_allocatable = row[i].allocatable;
+        (void)snprintf(shared, sizeof shared,
+                       "the device plugin shows %u GPUs, and the node has %u: somebody else shares "
+                       "them (time-slicing, MPS)",
+                       row[i].shown, row[i].gpus);
+        for (size_t k = 0; k < ARRAY_LEN(rules); k++) {
+            fixture.rules = rules[k];
+            if (row[i].source != SOURCE_NONE && !rules[k].advertise)
+                assert_found(row[i].source, row[i].gpus);
+            if (row[i].source != SOURCE_NONE)
+                continue;
+            assert_left_out(PROBLEM_FOREIGN_UNITS, shared);
+            assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
+        }
+    }
 }
 
-TEST(more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else)
+TEST(whole_gpus__more_than_the_agent_names_are_shared_elsewhere)
 {
     start();
     fixture.facts.agent = true;
@@ -572,15 +531,13 @@ TEST(more_whole_gpus_than_an_agent_names_are_shared_by_somebody_else)
                     "(time-slicing, MPS)");
     assert_int_equal(fixture.out.source, SOURCE_ANNOTATION);
     fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "2";
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
     fixture.facts.whole_capacity = fixture.facts.whole_allocatable = "14"; /* parts of MIG */
     fixture.facts.label_count = "14";
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
 }
 
-TEST(parts_under_another_name_are_shared_by_somebody_else)
+TEST(shared_resource__excludes_the_node)
 {
     start();
     fixture.facts.label_count = "1";
@@ -589,17 +546,14 @@ TEST(parts_under_another_name_are_shared_by_somebody_else)
                                      "the resource whose name ends in .shared");
     fixture.facts.agent = true;
     add(0);
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
+    assert_problem(PROBLEM_SHARING);
     fixture.facts.whole_shared = "some";
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_SHARING);
-    fixture.facts.whole_shared = "0"; /* what kubelet leaves behind */
-    parse();
+    assert_problem(PROBLEM_SHARING);
+    fixture.facts.whole_shared = "0"; /* left behind by kubelet */
     assert_found(SOURCE_ANNOTATION, 1);
 }
 
-TEST(a_node_for_virtual_machines_is_left_out)
+TEST(virtual_machines__exclude_the_node)
 {
     static const char *const no[] = {"container", "", "vm", "none"};
     start();
@@ -613,11 +567,9 @@ TEST(a_node_for_virtual_machines_is_left_out)
     fixture.facts.label_workload = "vm-vgpu";
     fixture.facts.agent = true; /* the host sees these GPUs */
     add(0);
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_VIRTUAL_MACHINES);
+    assert_problem(PROBLEM_VIRTUAL_MACHINES);
     for (size_t i = 0; i < ARRAY_LEN(no); i++) {
         fixture.facts.label_workload = no[i];
-        parse();
         assert_found(SOURCE_ANNOTATION, 1);
     }
     assert_true(inventory_is_excluded(PROBLEM_VIRTUAL_MACHINES));
@@ -627,58 +579,57 @@ TEST(a_node_for_virtual_machines_is_left_out)
     assert_false(inventory_is_excluded(PROBLEM_NONE));
 }
 
-TEST(gpus_that_no_source_names_are_missed)
+TEST(inventory__misses_gpus_that_no_source_names)
 {
     static const char missing[] = "no source of shares: label nvidia.com/gpu.count (from feature "
                                   "discovery) or annotation milligpu.io/gpus (from milligpu-node) "
                                   "is missing";
-    start();
-    fixture.facts.whole_capacity = "8"; /* allocatable: 0 */
-    assert_left_out(PROBLEM_NO_SOURCE, missing);
-    assert_int_equal(fixture.out.source, SOURCE_NONE);
-    assert_false(fixture.out.silent);
-    fixture.facts.whole_capacity = NULL;
-    fixture.facts.whole_allocatable = "8";
-    assert_left_out(PROBLEM_NO_SOURCE, missing);
-    fixture.facts.whole_allocatable = fixture.facts.whole_capacity = "0";
-    parse();
-    assert_found(SOURCE_NONE, 0); /* a plugin was there; there may never have been a GPU */
-    fixture.facts.label_product = "Tesla-T4";
-    assert_left_out(PROBLEM_NO_SOURCE, missing);
-    fixture.facts.label_product = NULL;
-    static struct label labels[] = {{"a", "true"}, {"nvidia.com/gpu.present", "false"}};
-    fixture.facts.label = labels; /* the operator found GPUs, and none of its programs runs yet */
-    fixture.facts.labels = ARRAY_LEN(labels);
-    parse();
-    assert_found(SOURCE_NONE, 0);
-    labels[1].value = "true";
-    assert_left_out(PROBLEM_NO_SOURCE, missing);
-    fixture.facts.label = &labels[1];
-    fixture.facts.labels = 1;
-    assert_left_out(PROBLEM_NO_SOURCE, missing);
-    fixture.facts.label = labels;
-    parse();
-    assert_found(SOURCE_NONE, 0);
-    fixture.facts.agent = true;
-    assert_left_out(PROBLEM_NO_SOURCE, missing);
-    fixture.facts.has_gpus = true; /* the agent says that there is none */
-    parse();
-    assert_found(SOURCE_ANNOTATION, 0);
-    fixture.facts.whole_allocatable = "8";
-    assert_left_out(PROBLEM_NO_SOURCE, "the device plugin shows 8 GPUs, and the source of shares "
-                                       "(annotation) none");
-    fixture.facts.has_gpus = fixture.facts.agent = false;
-    fixture.facts.allocatable_milli = "0";
-    assert_left_out(PROBLEM_NO_SOURCE, "the device plugin shows 8 GPUs, and the source of shares "
-                                       "(allocatable) none");
+    static const char plugin[] = "the device plugin shows 8 GPUs, and the source of shares ";
+    static struct label absent[] = {{"a", "true"}, {"nvidia.com/gpu.present", "false"}};
+    static struct label present[] = {{"a", "true"}, {"nvidia.com/gpu.present", "true"}};
+    static const struct {
+        struct node_facts facts;
+        const char *text; /* NULL: none is missing */
+        const char *end;
+    } row[] = {
+        {{.whole_capacity = "8"}, missing, ""},
+        {{.whole_allocatable = "8"}, missing, ""},
+        /* a plugin ran there, which proves no GPU */
+        {{.whole_capacity = "0", .whole_allocatable = "0"}, NULL, ""},
+        {{.whole_capacity = "0", .whole_allocatable = "0", .label_product = "T4"}, missing, ""},
+        /* NVIDIA's operator found GPUs, and its programs do not run yet */
+        {{.labels = 2, .label = absent}, NULL, ""},
+        {{.labels = 2, .label = present}, missing, ""},
+        {{.labels = 1, .label = &present[1]}, missing, ""},
+        {{.labels = 1, .label = present}, NULL, ""},
+        {{.agent = true}, missing, ""},
+        {{.agent = true, .has_gpus = true}, NULL, ""}, /* the agent reports no GPUs */
+        {{.agent = true, .has_gpus = true, .whole_allocatable = "8"}, plugin, "(annotation) none"},
+        {{.allocatable_milli = "0", .whole_allocatable = "8"}, plugin, "(allocatable) none"},
+    };
+    char text[200];
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        start();
+        fixture.facts = row[i].facts;
+        fixture.facts.name = "n1";
+        fixture.facts.uid = "node-uid";
+        if (row[i].text == NULL) {
+            assert_found(row[i].facts.has_gpus ? SOURCE_ANNOTATION : SOURCE_NONE, 0);
+            continue;
+        }
+        (void)snprintf(text, sizeof text, "%s%s", row[i].text, row[i].end);
+        assert_left_out(PROBLEM_NO_SOURCE, text);
+        assert_int_equal(fixture.out.source == SOURCE_NONE, row[i].text == missing);
+        assert_false(fixture.out.silent);
+    }
 }
 
 static enum plugin_state plugin_shown(const char *capacity, const char *allocatable)
 {
     fixture.facts.whole_capacity = capacity;
     fixture.facts.whole_allocatable = allocatable;
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_problem(PROBLEM_NONE);
     return fixture.out.plugin.state;
 }
 
@@ -696,7 +647,7 @@ static void assert_plugin(const char *capacity, const char *allocatable, const c
     }
 }
 
-TEST(without_an_agent_a_plugin_that_offers_nothing_closes_the_node)
+TEST(plugin__without_an_offer_closes_a_node_without_agent)
 {
     start();
     fixture.facts.label_count = "2";
@@ -713,7 +664,7 @@ TEST(without_an_agent_a_plugin_that_offers_nothing_closes_the_node)
     assert_plugin("0", "0", "dd-");
     assert_plugin(NULL, NULL, "-d-");
     assert_plugin("2", "1", "uu-");
-    fixture.facts.agent = true; /* which has not named its GPUs */
+    fixture.facts.agent = true; /* the agent has not named GPUs yet */
     assert_plugin("2", "0", "dd-");
     add(0);
     add(1);
@@ -725,7 +676,7 @@ TEST(without_an_agent_a_plugin_that_offers_nothing_closes_the_node)
     assert_int_equal(plugin_shown(NULL, NULL), PLUGIN_NONE); /* no GPUs, so nothing to close */
 }
 
-TEST(an_amount_of_the_plugin_that_cannot_be_read_closes_the_node)
+TEST(plugin__with_an_unreadable_amount_closes_the_node)
 {
     start();
     fixture.facts.label_count = "2";
@@ -735,17 +686,15 @@ TEST(an_amount_of_the_plugin_that_cannot_be_read_closes_the_node)
     assert_true(fixture.out.silent);
     assert_int_equal(fixture.out.plugin.state, PLUGIN_NONE);
     fixture.rules.plugin = PLUGIN_IGNORE;
-    parse();
     assert_found(SOURCE_LABEL, 2);
     fixture.rules.plugin = PLUGIN_AUTO;
     fixture.facts.agent = true;
     add(0);
     add(1);
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
 }
 
-TEST(a_plugin_offers_as_many_as_are_healthy)
+TEST(plugin__offers_the_healthy_gpus)
 {
     static const struct {
         const char *capacity;
@@ -773,7 +722,7 @@ TEST(a_plugin_offers_as_many_as_are_healthy)
     assert_int_equal(fixture.out.plugin.offered, UINT32_MAX);
 }
 
-TEST(a_plugin_that_shows_nothing_is_judged_by_what_was_seen)
+TEST(plugin__at_zero_is_judged_by_its_last_state)
 {
     const struct plugin_report zero = {.state = PLUGIN_ZERO};
     const struct plugin_report up = {.state = PLUGIN_UP, .offered = 7, .healthy = 8};
@@ -785,7 +734,7 @@ TEST(a_plugin_that_shows_nothing_is_judged_by_what_was_seen)
     assert_int_equal(plugin_judged(&up, PLUGIN_NONE).healthy, 8);
 }
 
-TEST(cordons_name_gpus_or_all)
+TEST(cordon__names_gpus_or_all)
 {
     static const struct {
         const char *cordon;
@@ -820,8 +769,7 @@ TEST(cordons_name_gpus_or_all)
         for (uint32_t k = 0; k < 3; k++)
             add(k);
         fixture.facts.cordon = row[i].cordon;
-        parse();
-        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_problem(PROBLEM_NONE);
         assert_int_equal(fixture.out.gpus, 3);
         if (row[i].slip != NULL)
             (void)snprintf(slip, sizeof slip, "annotation milligpu.io/cordon: %s", row[i].slip);
@@ -832,32 +780,19 @@ TEST(cordons_name_gpus_or_all)
     }
     start();
     fixture.facts.allocatable_milli = "2000";
-    fixture.facts.cordon = "n1/gpu-1";
+    fixture.facts.cordon = "n1/gpu-1,x";
     parse();
     assert_false(fixture.out.gpu[0].cordoned);
     assert_true(fixture.out.gpu[1].cordoned);
-    fixture.facts.allocatable_milli = "1000";
-    fixture.facts.cordon = "n1/gpu-0,x";
-    parse();
-    assert_true(fixture.out.gpu[0].cordoned);
     assert_string_equal(fixture.out.problem_text,
                         "annotation milligpu.io/cordon: \"x\" names no "
                         "GPU: ids of this node or \"all\" would be right");
-    start();
-    add(1);
-    fixture.facts.cordon = "0"; /* no GPU has this index */
-    parse();
-    assert_string_equal(fixture.out.problem_text,
-                        "annotation milligpu.io/cordon: \"0\" names no "
-                        "GPU: ids of this node or \"all\" would be right");
-    start();
     fixture.facts.cordon = "n1/gpu-1";
     fixture.facts.allocatable_milli = "0"; /* while a plugin restarts there is nothing to name */
-    parse();
     assert_found(SOURCE_ALLOCATABLE, 0);
 }
 
-TEST(health_has_the_usual_words)
+TEST(health__has_the_usual_words)
 {
     static const struct {
         const char *word;
@@ -881,8 +816,7 @@ TEST(health_has_the_usual_words)
         start();
         add(0);
         add(1)->health = row[i].word;
-        parse();
-        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_problem(PROBLEM_NONE);
         assert_true(fixture.out.gpu[0].healthy);
         assert_int_equal(fixture.out.gpu[1].healthy, row[i].healthy);
         if (!row[i].known)
@@ -900,19 +834,18 @@ static void link(uint32_t entry, const char **names, uint32_t count)
     fixture.gpu[entry].nvlinks = count;
 }
 
-TEST(a_link_that_either_side_names_is_one)
+TEST(nvlink__is_named_by_either_gpu)
 {
     static const char *first[] = {"GPU-1003"};
-    static const char *second[] = {"GPU-1003", "n1/gpu-0", "GPU-1003"}; /* by its made-up id */
+    static const char *second[] = {"GPU-1003", "n1/gpu-0", "GPU-1003"}; /* one by its made-up id */
     start();
     add(3);
     add(0);
     add(1);
     add(2);
-    fixture.gpu[0].peers = UINT64_MAX; /* is set here, whatever it was */
+    fixture.gpu[0].peers = UINT64_MAX; /* overwritten by the parser */
     link(1, first, 1);
     link(3, second, 3);
-    parse();
     assert_found(SOURCE_ANNOTATION, 4);
     /* in the order of the indexes */
     assert_int_equal(fixture.out.gpu[0].peers, 1 << 3 | 1 << 2);
@@ -921,20 +854,19 @@ TEST(a_link_that_either_side_names_is_one)
     assert_int_equal(fixture.out.gpu[3].peers, 1 << 0 | 1 << 2);
 }
 
-TEST(the_first_gpu_alone_may_name_a_link)
+TEST(nvlink__is_named_by_the_first_gpu_alone)
 {
     static const char *names[] = {"GPU-1001"};
     start();
     add(0);
     add(1);
     link(0, names, 1);
-    parse();
     assert_found(SOURCE_ANNOTATION, 2);
     assert_int_equal(fixture.out.gpu[0].peers, 1 << 1);
     assert_int_equal(fixture.out.gpu[1].peers, 1 << 0);
 }
 
-TEST(a_link_that_means_nothing_is_a_slip_and_closes_nothing)
+TEST(nvlink__to_no_gpu_is_reported_and_closes_nothing)
 {
     static const struct {
         const char *name;
@@ -965,7 +897,7 @@ TEST(a_link_that_means_nothing_is_a_slip_and_closes_nothing)
     }
 }
 
-TEST(who_holds_a_gpu_whole_is_one_of_five_words)
+TEST(held__is_one_of_five_words)
 {
     static char longest[HOLD_BYTES_MAX + 1];
     static char longer[HOLD_BYTES_MAX + 2];
@@ -980,34 +912,40 @@ TEST(who_holds_a_gpu_whole_is_one_of_five_words)
         {longer, "unknown"},    {"", "unknown"},
         {"pod:", "unknown"},    {"env:", "unknown"},
         {"Pod:a", "unknown"},   {"process:1", "unknown"},
-        {"nobody", "unknown"},
+        {"none", "unknown"},
     };
     memset(longest, 'u', sizeof longest - 1);
     memcpy(longest, "pod:", 4);
     memset(longer, 'u', sizeof longer - 1);
     memcpy(longer, "env:", 4);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        const bool slip = row[i].read != row[i].word;
+        const bool slip = row[i].word != NULL && strcmp(row[i].read, row[i].word) != 0;
         start();
         add(0);
         add(1)->held = row[i].word;
-        parse();
-        assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+        assert_problem(PROBLEM_NONE);
         assert_int_equal(fixture.out.gpus, 2);
         assert_null(fixture.out.gpu[0].held);
         if (row[i].read == NULL)
             assert_null(fixture.out.gpu[1].held);
         else
             assert_string_equal(fixture.out.gpu[1].held, row[i].read);
-        assert_int_equal(slip && strcmp(row[i].read, row[i].word) != 0,
-                         fixture.out.problem_text[0] != '\0');
-        if (fixture.out.problem_text[0] != '\0')
-            assert_non_null(
-                strstr(fixture.out.problem_text, "annotation milligpu.io/gpus: [1].held: \""));
+        char text[200] = "";
+        char shown[48];
+        text_clip(text_of(row[i].word), shown, sizeof shown);
+        if (slip)
+            (void)snprintf(text, sizeof text,
+                           "annotation milligpu.io/gpus: [1].held: \"%s\" is no known word and "
+                           "closes the GPU: \"pod:UID\", \"env:UID\", \"process\" or \"mig\" would "
+                           "be right",
+                           shown);
+        char clipped[sizeof fixture.out.problem_text];
+        text_clip(text_of(text), clipped, sizeof clipped);
+        assert_string_equal(fixture.out.problem_text, clipped);
     }
 }
 
-TEST(a_sick_gpu_says_why_and_since_when)
+TEST(unhealthy_gpu__has_a_reason_and_a_time)
 {
     static const struct {
         const char *health;
@@ -1047,53 +985,41 @@ TEST(a_sick_gpu_says_why_and_since_when)
     assert_int_equal(strlen(fixture.out.gpu[0].ill), 127 + strlen(", since ") + 39);
 }
 
-TEST(a_hold_that_means_nothing_says_what_would_be_right)
+TEST(gpus_annotation__is_ignored_unless_it_is_the_source)
 {
-    start();
-    add(0)->held = "somebody";
-    parse();
-    assert_string_equal(
-        fixture.out.problem_text,
-        "annotation milligpu.io/gpus: [0].held: \"somebody\" is no known word and "
-        "closes the GPU: \"pod:UID\", \"env:UID\", \"process\" or \"mig\" would be right");
-}
-
-TEST(links_are_read_from_the_source_alone)
-{
-    static const char *names[] = {"n1/gpu-1", "nobody"};
+    static const char *names[] = {"n1/gpu-1", "none"};
     start();
     add(0);
     link(0, names, 2);
+    fixture.gpu[0].health = "fine";
     fixture.facts.has_gpus = false;
     fixture.facts.label_count = "2";
-    parse();
     assert_found(SOURCE_LABEL, 2);
+    assert_true(fixture.out.gpu[0].healthy);
     assert_int_equal(fixture.out.gpu[0].peers | fixture.out.gpu[1].peers, 0);
 }
 
-TEST(sixty_four_gpus_may_all_be_linked)
+TEST(nvlink__joins_up_to_64_gpus)
 {
     const char *names[64];
     start();
     for (uint32_t i = 0; i < 64; i++)
         names[i] = add(i)->id;
     for (uint32_t i = 0; i < 64; i++)
-        link(i, names, i); /* those before it: the others follow from them */
-    parse();
+        link(i, names, i); /* to all earlier GPUs: links are mutual */
     assert_found(SOURCE_ANNOTATION, 64);
     for (uint32_t i = 0; i < 64; i++)
         assert_int_equal(fixture.out.gpu[i].peers, ~((uint64_t)1 << i));
 }
 
-TEST(several_slips_are_counted_and_the_first_is_told)
+TEST(problem_text__counts_mistakes_and_names_the_first)
 {
     start();
     add(0)->health = "fine";
     add(1)->health = "fine, too";
     fixture.gpu[2].health = "not of this node";
     fixture.facts.cordon = "0,GPU-9,GPU-1001";
-    parse();
-    assert_int_equal(fixture.out.problem, PROBLEM_NONE);
+    assert_problem(PROBLEM_NONE);
     assert_string_equal(
         fixture.out.problem_text,
         "4 mistakes, the first: annotation milligpu.io/gpus: [0].health: \"fine\" is "
@@ -1106,18 +1032,7 @@ TEST(several_slips_are_counted_and_the_first_is_told)
                     "annotation milligpu.io/gpus: [0].milli: 1 to 1000 would be right");
 }
 
-TEST(words_of_an_annotation_that_is_not_the_source_do_not_matter)
-{
-    start();
-    add(0)->health = "fine";
-    fixture.facts.has_gpus = false;
-    fixture.facts.allocatable_milli = "1000";
-    parse();
-    assert_found(SOURCE_ALLOCATABLE, 1);
-    assert_true(fixture.out.gpu[0].healthy);
-}
-
-TEST(memory_of_a_share_is_rounded_down)
+TEST(inventory_share_mib__rounds_down)
 {
     assert_int_equal(inventory_share_mib(16384, 1000, 300), 4915);
     assert_int_equal(inventory_share_mib(81920, 1000, 1000), 81920);
@@ -1131,18 +1046,12 @@ TEST(memory_of_a_share_is_rounded_down)
     assert_int_equal(inventory_share_mib(1000, 0, 5), 0);
 }
 
-TEST(names_are_those_of_the_tables)
+TEST(inventory_names__are_those_of_the_tables)
 {
     assert_string_equal(inventory_problem_name(PROBLEM_NONE), "none");
     assert_string_equal(inventory_problem_name(PROBLEM_LIMIT), "limit");
     assert_string_equal(inventory_source_name(SOURCE_NONE), "none");
     assert_string_equal(inventory_source_name(SOURCE_ALLOCATABLE), "allocatable");
-}
-
-static uint32_t draw(uint64_t *seed, uint32_t below)
-{
-    *seed = *seed * 6364136223846793005U + 1442695040888963407U;
-    return (uint32_t)(*seed >> 33) % below;
 }
 
 static void assert_keeps_its_word(const struct inventory *out)
@@ -1168,7 +1077,7 @@ static void assert_keeps_its_word(const struct inventory *out)
     assert_true(out->advertise_milli == 0 || out->advertise_milli == milli);
 }
 
-TEST(any_node_gets_an_inventory_that_keeps_its_word)
+TEST(inventory__of_any_node_is_consistent)
 {
     static const char *const amount[] = {NULL, "", "0", "500", "8000", "64000", "x", "-1", "1e9"};
     static const char *const word[] = {NULL,  NULL, NULL, "",   "none",
@@ -1182,34 +1091,34 @@ TEST(any_node_gets_an_inventory_that_keeps_its_word)
     uint32_t plugin[PLUGIN_DOWN + 1] = {0};
     for (int i = 0; i < walk_steps(50000, 2500); i++) {
         start();
-        fixture.rules.advertise = draw(&seed, 2) > 0;
-        fixture.rules.from_labels = draw(&seed, 2) > 0;
-        fixture.facts.capacity_milli = amount[draw(&seed, ARRAY_LEN(amount))];
-        fixture.facts.allocatable_milli = amount[draw(&seed, ARRAY_LEN(amount))];
-        fixture.facts.label_count = word[draw(&seed, ARRAY_LEN(word))];
-        fixture.facts.label_memory = word[draw(&seed, ARRAY_LEN(word))];
-        fixture.facts.label_product = word[draw(&seed, ARRAY_LEN(word))];
-        fixture.facts.cordon = word[draw(&seed, ARRAY_LEN(word))];
-        fixture.facts.label_mig = draw(&seed, 9) == 0 ? "single" : NULL;
-        fixture.facts.label_sharing = draw(&seed, 9) == 0 ? "mps" : NULL;
-        fixture.facts.label_workload = draw(&seed, 20) == 0 ? "vm-vgpu" : NULL;
+        fixture.rules.advertise = draw_below(&seed, 2) > 0;
+        fixture.rules.from_labels = draw_below(&seed, 2) > 0;
+        fixture.facts.capacity_milli = amount[draw_below(&seed, ARRAY_LEN(amount))];
+        fixture.facts.allocatable_milli = amount[draw_below(&seed, ARRAY_LEN(amount))];
+        fixture.facts.label_count = word[draw_below(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_memory = word[draw_below(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_product = word[draw_below(&seed, ARRAY_LEN(word))];
+        fixture.facts.cordon = word[draw_below(&seed, ARRAY_LEN(word))];
+        fixture.facts.label_mig = draw_below(&seed, 9) == 0 ? "single" : NULL;
+        fixture.facts.label_sharing = draw_below(&seed, 9) == 0 ? "mps" : NULL;
+        fixture.facts.label_workload = draw_below(&seed, 20) == 0 ? "vm-vgpu" : NULL;
         fixture.facts.whole_shared =
-            draw(&seed, 9) == 0 ? word[draw(&seed, ARRAY_LEN(word))] : NULL;
-        fixture.facts.whole_capacity = word[draw(&seed, ARRAY_LEN(word))];
-        fixture.facts.whole_allocatable = amount[draw(&seed, 3)];
-        if (draw(&seed, 4) == 0)
-            fixture.facts.whole_allocatable = word[draw(&seed, ARRAY_LEN(word))];
-        fixture.facts.plugin_paused = draw(&seed, 3) == 0;
-        fixture.facts.agent = draw(&seed, 3) == 0;
-        fixture.rules.plugin = (enum plugin_rule)draw(&seed, 3);
-        fixture.facts.gpus_error = draw(&seed, 9) == 0 ? "not JSON" : NULL;
-        fixture.facts.has_gpus = draw(&seed, 2) > 0;
-        const uint32_t gpus = fixture.facts.has_gpus ? draw(&seed, 3) : 0;
+            draw_below(&seed, 9) == 0 ? word[draw_below(&seed, ARRAY_LEN(word))] : NULL;
+        fixture.facts.whole_capacity = word[draw_below(&seed, ARRAY_LEN(word))];
+        fixture.facts.whole_allocatable = amount[draw_below(&seed, 3)];
+        if (draw_below(&seed, 4) == 0)
+            fixture.facts.whole_allocatable = word[draw_below(&seed, ARRAY_LEN(word))];
+        fixture.facts.plugin_paused = draw_below(&seed, 3) == 0;
+        fixture.facts.agent = draw_below(&seed, 3) == 0;
+        fixture.rules.plugin = (enum plugin_rule)draw_below(&seed, 3);
+        fixture.facts.gpus_error = draw_below(&seed, 9) == 0 ? "not JSON" : NULL;
+        fixture.facts.has_gpus = draw_below(&seed, 2) > 0;
+        const uint32_t gpus = fixture.facts.has_gpus ? draw_below(&seed, 3) : 0;
         for (uint32_t k = 0; k < gpus; k++) {
-            struct gpu_facts *gpu = add(draw(&seed, 3));
-            if (draw(&seed, 2) > 0)
-                gpu->id = id[draw(&seed, ARRAY_LEN(id))];
-            gpu->milli = draw(&seed, 1010);
+            struct gpu_facts *gpu = add(draw_below(&seed, 3));
+            if (draw_below(&seed, 2) > 0)
+                gpu->id = id[draw_below(&seed, ARRAY_LEN(id))];
+            gpu->milli = draw_below(&seed, 1010);
         }
         parse();
         assert_keeps_its_word(&fixture.out);

@@ -18,7 +18,7 @@ static bool match(const struct labels *labels, const char *key, const char *valu
     return labels_match(labels, &(struct label){key, value});
 }
 
-TEST(a_demand_is_a_key_and_a_glob)
+TEST(labels_match__takes_a_whole_key_and_a_glob)
 {
     const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), atoms);
     assert_true(match(labels, "pool", "training"));
@@ -30,12 +30,6 @@ TEST(a_demand_is_a_key_and_a_glob)
     assert_true(match(labels, "empty", ""));
     assert_true(match(labels, "empty", "*"));
     assert_true(match(labels, "equation", "a=b"));
-    labels_unref(labels);
-}
-
-TEST(a_key_is_compared_whole)
-{
-    const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), atoms);
     assert_false(match(labels, "poo", "*"));
     assert_false(match(labels, "pools", "*"));
     assert_false(match(labels, "POOL", "*"));
@@ -43,7 +37,7 @@ TEST(a_key_is_compared_whole)
     labels_unref(labels);
 }
 
-TEST(a_value_is_found_by_its_whole_key)
+TEST(labels_find__needs_the_whole_key)
 {
     struct names *names = names_new();
     const struct label label[] = {{"pool", "a=b"}, {"pools", ""}};
@@ -62,7 +56,7 @@ TEST(a_value_is_found_by_its_whole_key)
     names_free(names);
 }
 
-TEST(no_labels_match_nothing)
+TEST(labels__may_be_none)
 {
     assert_null(labels_new(NULL, 0, atoms));
     assert_false(match(NULL, "pool", "*"));
@@ -70,43 +64,28 @@ TEST(no_labels_match_nothing)
     labels_unref(NULL);
 }
 
-TEST(they_are_equal_if_they_say_the_same_in_the_same_order)
+TEST(labels__are_equal_with_the_same_labels_in_order)
 {
-    const struct label other[] = {{"pool", "training"}, {"zone", "a"}};
+    const struct label first[] = {{"pool", "training"}, {"zone", "a"}};
     const struct label turned[] = {{"zone", "a"}, {"pool", "training"}};
     const struct label moved[] = {{"pool", "training"}, {"zone", "b"}};
-    const struct labels *a = labels_new(other, 2, atoms);
-    const struct labels *b = labels_new(other, 2, atoms);
-    const struct labels *c = labels_new(turned, 2, atoms);
-    const struct labels *d = labels_new(other, 1, atoms);
-    const struct labels *e = labels_new(moved, 2, atoms);
-    assert_true(labels_eq(a, a));
-    assert_true(labels_eq(a, b));
-    assert_false(labels_eq(a, c));
-    assert_false(labels_eq(a, d));
-    assert_false(labels_eq(a, e));
-    assert_false(labels_eq(d, a));
-    assert_false(labels_eq(a, NULL));
-    assert_false(labels_eq(NULL, a));
+    const struct labels *one = labels_new(first, 2, atoms);
+    const struct labels *same = labels_new(first, 2, atoms);
+    const struct labels *other[] = {labels_new(turned, 2, atoms), labels_new(first, 1, atoms),
+                                    labels_new(moved, 2, atoms), NULL};
+    assert_true(labels_eq(one, one));
+    assert_true(labels_eq(one, same));
     assert_true(labels_eq(NULL, NULL));
-    labels_unref(a);
-    labels_unref(b);
-    labels_unref(c);
-    labels_unref(d);
-    labels_unref(e);
+    for (size_t i = 0; i < ARRAY_LEN(other); i++) {
+        assert_false(labels_eq(one, other[i]));
+        assert_false(labels_eq(other[i], one));
+        labels_unref(other[i]);
+    }
+    labels_unref(one);
+    labels_unref(same);
 }
 
-TEST(they_live_as_long_as_somebody_holds_them)
-{
-    const struct labels *labels = labels_new(shown, 1, atoms);
-    assert_ptr_equal(labels_ref(labels), labels);
-    labels_unref(labels);
-    assert_true(match(labels, "pool", "training"));
-    assert_string_equal(labels->text[0]->text, "pool=training");
-    labels_unref(labels);
-}
-
-TEST(labels_hold_their_names)
+TEST(labels__hold_their_names_while_referenced)
 {
     struct names *names = names_new();
     const struct labels *labels = labels_new(shown, ARRAY_LEN(shown), names);
@@ -114,6 +93,7 @@ TEST(labels_hold_their_names)
     labels_unref(labels);
     names_sweep(names, SIZE_MAX / 4);
     assert_int_equal(names_count(names), ARRAY_LEN(shown));
+    assert_string_equal(labels->text[0]->text, "pool=training");
     assert_true(match(labels, "pool", "training"));
     labels_unref(labels);
     names_sweep(names, SIZE_MAX / 4);

@@ -8,9 +8,22 @@
 
 #include "support/test.h"
 
-TEST(the_same_text_is_the_same_atom)
+static int set_up(void **state)
 {
-    struct names *names = names_new();
+    *state = names_new();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    names_free(*state);
+    return 0;
+}
+
+#define NAMES_TEST(name) TEST_WITH(name, struct names *names, set_up, tear_down)
+
+NAMES_TEST(names_intern__gives_one_atom_per_text)
+{
     char text[] = "node-1";
     const struct atom *one = names_intern(names, text_of(text));
     text[0] = 'x'; /* the atom has its own bytes */
@@ -23,22 +36,16 @@ TEST(the_same_text_is_the_same_atom)
     assert_null(names_find(names, TEXT("node-2")));
     assert_int_equal(names_count(names), 1);
     assert_null(names_find(names, TEXT("xode-1")));
-    names_free(names);
-}
-
-TEST(the_empty_text_and_bytes_of_zero_are_names_too)
-{
-    struct names *names = names_new();
+    /* The empty text and bytes of zero are names, too. */
     assert_null(names_find(names, TEXT("")));
     const struct atom *empty = names_intern(names, (struct text){0});
     assert_ptr_equal(names_intern(names, TEXT("")), empty);
     assert_int_equal(empty->len, 0);
     assert_string_equal(empty->text, "");
     assert_ptr_not_equal(names_intern(names, TEXT("\0")), empty);
-    names_free(names);
 }
 
-TEST(atoms_stay_where_they_are_while_the_table_grows)
+TEST(atoms__stay_in_place_while_the_table_grows)
 {
     enum { NAMES = 20000 };
     static const struct atom *atom[NAMES];
@@ -70,9 +77,9 @@ static int by_hash(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-TEST(two_names_of_one_hash_are_two_names)
+NAMES_TEST(names__with_equal_hashes_are_separate)
 {
-    enum { NUMBERS = 1 << 18 }; /* so many that some are sure to share a hash */
+    enum { NUMBERS = 1 << 18 }; /* enough for two of equal hash */
     static uint64_t hashed[NUMBERS];
     char text[2][16];
     for (uint64_t i = 0; i < NUMBERS; i++)
@@ -83,7 +90,6 @@ TEST(two_names_of_one_hash_are_two_names)
         at++;
     assert_true(at < NUMBERS);
 
-    struct names *names = names_new();
     const struct atom *one = names_intern(names, numbered(text[0], (uint32_t)hashed[at - 1]));
     assert_null(names_find(names, numbered(text[1], (uint32_t)hashed[at])));
     const struct atom *other = names_intern(names, text_of(text[1]));
@@ -91,10 +97,9 @@ TEST(two_names_of_one_hash_are_two_names)
     assert_ptr_equal(names_find(names, text_of(text[0])), one);
     assert_ptr_equal(names_find(names, text_of(text[1])), other);
     assert_string_equal(other->text, text[1]);
-    names_free(names);
 }
 
-enum { ALL = 1 << 20 }; /* a sweep that looks everywhere */
+enum { ALL = 1 << 20 }; /* a sweep of the whole table */
 
 static const struct atom *hold(struct names *names, const char *word, uint64_t number)
 {
@@ -103,9 +108,8 @@ static const struct atom *hold(struct names *names, const char *word, uint64_t n
     return atom_ref(names_intern(names, text_of(text)));
 }
 
-TEST(sweep__frees_what_nobody_holds)
+NAMES_TEST(sweep__frees_names_without_references)
 {
-    struct names *names = names_new();
     const size_t empty = names_bytes(names);
     const struct atom *held = atom_ref(names_intern(names, TEXT("held")));
     assert_ptr_equal(atom_ref(held), held); /* twice */
@@ -124,26 +128,22 @@ TEST(sweep__frees_what_nobody_holds)
     assert_int_equal(names_count(names), 0);
     assert_int_equal(names_bytes(names), empty);
     names_sweep(names, ALL);
-    names_free(names);
 }
 
 /* A name that is interned again before the sweep is the same name. */
-TEST(sweep__spares_a_revived_name)
+NAMES_TEST(sweep__spares_a_revived_name)
 {
-    struct names *names = names_new();
     const struct atom *atom = hold(names, "a", 1);
     atom_unref(atom);
     assert_ptr_equal(hold(names, "a", 1), atom);
     names_sweep(names, ALL);
     assert_ptr_equal(names_find(names, TEXT("a-1")), atom);
     atom_unref(atom);
-    names_free(names);
 }
 
 /* An empty table has 64 places. */
-TEST(sweep__looks_at_the_last_place)
+NAMES_TEST(sweep__looks_at_the_last_place)
 {
-    struct names *names = names_new();
     char text[16];
     uint64_t number = 0;
 
@@ -152,15 +152,13 @@ TEST(sweep__looks_at_the_last_place)
     assert_non_null(names_intern(names, text_of(text)));
     names_sweep(names, 64);
     assert_int_equal(names_count(names), 0);
-    names_free(names);
 }
 
 /* 64 places are allocated together; there are as many as names, or at most twice as many. */
-TEST(bytes__follow_the_names)
+NAMES_TEST(bytes__follow_the_names)
 {
     enum { NAMES = 1024, LEFT = 100, PART = 64 * sizeof(void *), ATOM = 32 };
     static const struct atom *atom[NAMES];
-    struct names *names = names_new();
     const size_t empty = names_bytes(names);
 
     assert_int_equal(empty % sizeof(void *), 0);
@@ -180,7 +178,6 @@ TEST(bytes__follow_the_names)
     assert_int_equal(names_bytes(names) - empty, LEFT * (ATOM + 1) + 3 * PART);
     for (uint64_t i = 0; i < LEFT; i++)
         atom_unref(atom[i]);
-    names_free(names);
 }
 
 /* Names in one bucket: the first, the last and the one between are unlinked alike. */
@@ -207,17 +204,16 @@ TEST(sweep__unlinks_names_anywhere_in_a_bucket)
     }
 }
 
-TEST(sweep__a_constant_part_for_each_change)
+NAMES_TEST(sweep__visits_a_constant_part_for_each_change)
 {
     enum { NAMES = 4096 };
     static const struct atom *atom[NAMES];
-    struct names *names = names_new();
     for (uint64_t i = 0; i < NAMES; i++)
         atom[i] = hold(names, "n", i);
     names_sweep(names, 0);
     for (uint64_t i = 0; i < NAMES; i++)
         atom_unref(atom[i]);
-    names_sweep(names, 0); /* nothing was reported since */
+    names_sweep(names, 0); /* no change was reported since */
     assert_int_equal(names_count(names), NAMES);
     names_sweep(names, 100); /* one name for each bucket, about */
     assert_in_range(NAMES - names_count(names), 50, 200);
@@ -234,16 +230,14 @@ TEST(sweep__a_constant_part_for_each_change)
     assert_in_range(before + 100 - names_count(names), 200, 800);
     names_let_go(names, NAMES);
     names_sweep(names, 0);
-    assert_in_range(names_count(names), 0, NAMES / 8); /* those that joined behind its back */
-    names_free(names);
+    assert_in_range(names_count(names), 0, NAMES / 8); /* names in buckets that it had passed */
 }
 
-/* However long names come and go: at most twice as many as are held, plus a constant. */
-TEST(churn__names_and_bytes_stay_bounded)
+/* At most twice the referenced names plus a constant, after any number of changes. */
+NAMES_TEST(churn__names_and_bytes_stay_bounded)
 {
     enum { HELD = 1000, ROUNDS = 100000 };
     static const struct atom *atom[HELD];
-    struct names *names = names_new();
     const size_t empty = names_bytes(names);
     size_t most = 0;
     size_t bytes = 0;
@@ -269,15 +263,13 @@ TEST(churn__names_and_bytes_stay_bounded)
         names_sweep(names, ALL);
     assert_int_equal(names_count(names), 0);
     assert_int_equal(names_bytes(names), empty);
-    names_free(names);
 }
 
 /* Buckets are divided and joined one by one, so every size between is tried. */
-TEST(shrinking__loses_no_name)
+NAMES_TEST(shrinking__loses_no_name)
 {
     enum { NAMES = 3000 };
     static const struct atom *atom[NAMES];
-    struct names *names = names_new();
     for (uint64_t i = 0; i < NAMES; i++)
         atom[i] = hold(names, "n", i);
     const size_t full = names_bytes(names);
@@ -293,7 +285,6 @@ TEST(shrinking__loses_no_name)
     names_sweep(names, ALL);
     assert_int_equal(names_count(names), 0);
     assert_true(names_bytes(names) < full / 50);
-    names_free(names);
 }
 
 TEST(atoms__outlive_their_table_while_held)
@@ -326,9 +317,8 @@ static struct name_set *set_of(const struct atom *const *atom, uint32_t count)
     return set;
 }
 
-TEST(sets__equal_names_are_held_once)
+NAMES_TEST(sets__equal_names_are_held_once)
 {
-    struct names *names = names_new();
     const struct atom *a = names_intern(names, TEXT("a"));
     const struct atom *b = names_intern(names, TEXT("b"));
     const struct atom *list[] = {a, a, NULL, b};
@@ -357,5 +347,4 @@ TEST(sets__equal_names_are_held_once)
     name_set_unref(again);
     names_sweep(names, ALL);
     assert_int_equal(names_count(names), 0);
-    names_free(names);
 }

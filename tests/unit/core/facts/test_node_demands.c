@@ -31,23 +31,32 @@ static int64_t number_of(const char *text)
     return integer_parse(text_of(text), &number) ? number : -99;
 }
 
-TEST(integers_are_read_as_go_reads_them)
+TEST(integer_parse__agrees_with_go)
 {
     assert_int_equal(number_of("0"), 0);
     assert_int_equal(number_of("+7"), 7);
     assert_int_equal(number_of("-7"), -7);
     assert_int_equal(number_of("007"), 7);
     assert_true(number_of("9223372036854775807") == INT64_MAX);
-    assert_int_equal(number_of("9223372036854775808"), -99);
     assert_true(number_of("-9223372036854775808") == INT64_MIN);
-    assert_int_equal(number_of("-9223372036854775809"), -99);
-    assert_int_equal(number_of("92233720368547758070"), -99);
-    static const char *const none[] = {"", "+", "-", " 1", "1 ", "1.0", "0x1", "--1", "1:", "1/"};
+    static const char *const none[] = {"",
+                                       "+",
+                                       "-",
+                                       " 1",
+                                       "1 ",
+                                       "1.0",
+                                       "0x1",
+                                       "--1",
+                                       "1:",
+                                       "1/",
+                                       "9223372036854775808",
+                                       "-9223372036854775809",
+                                       "92233720368547758070"};
     for (size_t i = 0; i < ARRAY_LEN(none); i++)
         assert_int_equal(number_of(none[i]), -99);
 }
 
-TEST(words_of_operators_are_known)
+TEST(node_rule_operator__is_known_by_its_word)
 {
     assert_int_equal(node_rule_operator_of(TEXT("In")), RULE_IN);
     assert_int_equal(node_rule_operator_of(TEXT("NotIn")), RULE_NOT_IN);
@@ -59,7 +68,7 @@ TEST(words_of_operators_are_known)
     assert_int_equal(node_rule_operator_of(TEXT("in")), RULE_OTHER);
 }
 
-/* have NULL: there is no such label. */
+/* have: value of the label; NULL: no such label. */
 static bool holds(enum node_rule_operator op, const char *value, const char *other,
                   const char *have)
 {
@@ -71,7 +80,7 @@ static bool holds(enum node_rule_operator op, const char *value, const char *oth
     return node_rule_holds(&rule, have != NULL ? &text : NULL);
 }
 
-TEST(each_operator_holds_as_in_kube_scheduler)
+TEST(node_rule__holds_as_in_kube_scheduler)
 {
     assert_true(holds(RULE_IN, "a", "b", "a"));
     assert_true(holds(RULE_IN, "a", "b", "b"));
@@ -99,7 +108,7 @@ TEST(each_operator_holds_as_in_kube_scheduler)
     assert_false(holds(RULE_OTHER, "a", NULL, "a"));
 }
 
-TEST(a_selector_demands_every_label)
+TEST(node_selector__demands_every_label)
 {
     const struct label both[] = {{"pool", "a"}, {"empty", ""}};
     const struct label wrong[] = {{"pool", "a"}, {"size", "9"}};
@@ -126,7 +135,7 @@ static bool matches_terms(const struct node_term *term, uint32_t terms)
     return matches(&(struct node_demands){.affine = true, .terms = terms, .term = term});
 }
 
-TEST(one_term_has_to_match_with_all_its_rules)
+TEST(node_terms__match_by_one_term_with_all_its_rules)
 {
     const struct node_rule both[] = {in_a, has_size};
     const struct node_rule half[] = {has_size, in_b};
@@ -154,16 +163,9 @@ TEST(one_term_has_to_match_with_all_its_rules)
     assert_false(matches_terms(&by_other, 1));
     assert_true(matches_terms((struct node_term[]){some, none, by_name}, 3));
     assert_false(matches_terms((struct node_term[]){some, none, unnamed}, 3));
-}
-
-/* Selector and affinity both have to match. */
-TEST(a_selector_and_terms_are_both_demanded)
-{
-    const struct label wrong[] = {{"pool", "b"}};
-    const struct node_term term = {1, &in_a, 0, NULL};
-
+    const struct label wrong[] = {{"pool", "b"}}; /* the selector is demanded, too */
     assert_false(matches(&(struct node_demands){
-        .selectors = 1, .selector = wrong, .affine = true, .terms = 1, .term = &term}));
+        .selectors = 1, .selector = wrong, .affine = true, .terms = 1, .term = &all}));
 }
 
 static struct strbuf key_of(const struct node_demands *demands)
@@ -195,7 +197,23 @@ static const struct node_demands full = {.tolerations = 1,
                                          .terms = 1,
                                          .term = terms};
 
-TEST(a_copy_is_whole_and_its_own)
+/* Each list has two members with texts of one byte. */
+static const char *const two_values[] = {"a", "b"};
+static const struct node_rule two_rules[] = {{"k", RULE_IN, 2, two_values},
+                                             {"l", RULE_NOT_IN, 2, two_values}};
+static const struct node_term two_terms[] = {{2, two_rules, 2, two_rules},
+                                             {2, two_rules, 2, two_rules}};
+static const struct node_demands twice = {
+    .tolerations = 2,
+    .toleration = (const struct toleration[]){{"k", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
+                                              {"l", "w", TOLERATE_EQUAL, EFFECT_NO_EXECUTE}},
+    .selectors = 2,
+    .selector = (const struct label[]){{"k", "v"}, {"l", "w"}},
+    .affine = true,
+    .terms = 2,
+    .term = two_terms};
+
+TEST(node_demands_keep__copies_deeply)
 {
     struct arena arena;
 
@@ -213,30 +231,6 @@ TEST(a_copy_is_whole_and_its_own)
     struct node_demands odd = full;
     odd.unreadable = true;
     assert_true(node_demands_keep(&odd, &arena)->unreadable);
-    arena_done(&arena);
-}
-
-/* Two of each list, with texts of one byte. */
-static const char *const two_values[] = {"a", "b"};
-static const struct node_rule two_rules[] = {{"k", RULE_IN, 2, two_values},
-                                             {"l", RULE_NOT_IN, 2, two_values}};
-static const struct node_term two_terms[] = {{2, two_rules, 2, two_rules},
-                                             {2, two_rules, 2, two_rules}};
-static const struct node_demands twice = {
-    .tolerations = 2,
-    .toleration = (const struct toleration[]){{"k", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
-                                              {"l", "w", TOLERATE_EQUAL, EFFECT_NO_EXECUTE}},
-    .selectors = 2,
-    .selector = (const struct label[]){{"k", "v"}, {"l", "w"}},
-    .affine = true,
-    .terms = 2,
-    .term = two_terms};
-
-TEST(a_copy_has_every_member_of_every_list)
-{
-    struct arena arena;
-
-    arena_init(&arena);
     assert_true(is_same(node_demands_keep(&twice, &arena), &twice));
     arena_done(&arena);
 }
@@ -249,8 +243,8 @@ static uint32_t first_number(const struct strbuf *key)
     return number;
 }
 
-/* Numbers take 4 bytes, and a text the length, 8 bytes, and its bytes. */
-TEST(a_key_has_every_count_and_every_member)
+/* In a key, a number takes 4 bytes, and a text 8 bytes of length and its bytes. */
+TEST(node_demands_key__has_every_count_and_member)
 {
     enum { TEXT_1 = 9, NUMBER = 4 };
     enum {
@@ -273,7 +267,7 @@ TEST(a_key_has_every_count_and_every_member)
     assert_int_equal(all.len, 4 * NUMBER + LISTS);
 }
 
-TEST(keys_differ_in_every_field)
+TEST(node_demands_key__differs_in_every_field)
 {
     const struct toleration toleration[] = {{"l", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
                                             {"k", "w", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
@@ -285,44 +279,37 @@ TEST(keys_differ_in_every_field)
                                      {"pool", RULE_NOT_IN, 1, a_value},
                                      {"pool", RULE_IN, 0, NULL}};
 
-    assert_true(is_same(&full, &full));
-    for (size_t i = 0; i < ARRAY_LEN(toleration); i++) {
-        struct node_demands other = full;
-        other.toleration = &toleration[i];
-        assert_false(is_same(&full, &other));
-    }
-    for (size_t i = 0; i < ARRAY_LEN(selector); i++) {
-        struct node_demands other = full;
-        other.selector = &selector[i];
-        assert_false(is_same(&full, &other));
-    }
+    const struct node_term swapped = {1, &is_n1, 1, rules}; /* a label rule as a field rule */
+    struct node_demands
+        others[ARRAY_LEN(toleration) + ARRAY_LEN(selector) + 2 * ARRAY_LEN(rule) + 5];
+    struct node_term terms_of[2 * ARRAY_LEN(rule)];
+    struct node_demands *other = others;
+
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        others[i] = full;
+    for (size_t i = 0; i < ARRAY_LEN(toleration); i++)
+        other++->toleration = &toleration[i];
+    for (size_t i = 0; i < ARRAY_LEN(selector); i++)
+        other++->selector = &selector[i];
     for (size_t i = 0; i < ARRAY_LEN(rule); i++) {
-        const struct node_term in_expression = {1, &rule[i], 1, &is_n1};
-        const struct node_term in_field = {1, rules, 1, &rule[i]};
-        struct node_demands other = full;
-        other.term = &in_expression;
-        assert_false(is_same(&full, &other));
-        other.term = &in_field;
-        assert_false(is_same(&full, &other));
+        terms_of[2 * i] = (struct node_term){1, &rule[i], 1, &is_n1};
+        terms_of[2 * i + 1] = (struct node_term){1, rules, 1, &rule[i]};
+        other++->term = &terms_of[2 * i];
+        other++->term = &terms_of[2 * i + 1];
     }
-    struct node_demands other = full;
-    other.unreadable = true;
-    assert_false(is_same(&full, &other));
-    other = full;
-    other.terms = 0;
-    assert_false(is_same(&full, &other));
-    struct node_demands free_of_terms = other;
-    free_of_terms.affine = false;
-    assert_false(is_same(&free_of_terms, &other));
-    other = full;
-    other.selectors = 0;
-    assert_false(is_same(&full, &other));
-    other = full;
-    other.tolerations = 0;
-    assert_false(is_same(&full, &other));
-    /* A rule is of labels or of fields. */
-    const struct node_term swapped = {1, &is_n1, 1, rules};
-    other = full;
-    other.term = &swapped;
-    assert_false(is_same(&full, &other));
+    other++->unreadable = true;
+    other++->terms = 0;
+    other++->selectors = 0;
+    other++->tolerations = 0;
+    other++->term = &swapped;
+    assert_ptr_equal(other, others + ARRAY_LEN(others));
+    assert_true(is_same(&full, &full));
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (is_same(&full, &others[i]))
+            fail_msg("%zu is the same", i);
+    struct node_demands affine = full;
+    struct node_demands not_affine = full;
+    affine.terms = not_affine.terms = 0;
+    not_affine.affine = false;
+    assert_false(is_same(&affine, &not_affine));
 }

@@ -7,14 +7,15 @@
 
 #include "support/test.h"
 
-static const struct taint gpu_taint = {"nvidia.com/gpu", "present", EFFECT_NO_SCHEDULE};
+static const char gpu[] = "nvidia.com/gpu";
+static const struct taint gpu_taint = {gpu, "present", EFFECT_NO_SCHEDULE};
 static const struct taint evicting = {"dedicated", "a", EFFECT_NO_EXECUTE};
 static const struct taint soft = {"soft", "", EFFECT_PREFER_NO_SCHEDULE};
 static const struct taint odd = {"odd", "", EFFECT_OTHER};
 static const struct taint leaving = {"karpenter.sh/disrupted", "", EFFECT_NO_SCHEDULE};
 static const struct taint not_ready = {"node.kubernetes.io/not-ready", "", EFFECT_NO_EXECUTE};
 
-TEST(words_of_effects_and_operators_are_known)
+TEST(taint_effect__is_known_by_its_word)
 {
     assert_int_equal(taint_effect_of(TEXT("")), EFFECT_ANY);
     assert_int_equal(taint_effect_of(TEXT("NoSchedule")), EFFECT_NO_SCHEDULE);
@@ -33,7 +34,7 @@ TEST(words_of_effects_and_operators_are_known)
     assert_false(taint_is_hard(&odd));
 }
 
-TEST(each_reason_has_its_word)
+TEST(unusable__has_a_unique_name_and_a_help)
 {
     for (enum unusable why = USABLE; why < UNUSABLES; why++) {
         assert_true(unusable_name(why)[0] != '\0');
@@ -52,30 +53,28 @@ static bool covers(const char *key, const char *value, enum toleration_operator 
     return toleration_covers(&toleration, taint);
 }
 
-TEST(a_toleration_covers_as_in_kube_scheduler)
+TEST(toleration__covers_as_in_kube_scheduler)
 {
     /* Key and effect have to be the same, or empty. */
-    assert_true(
-        covers("nvidia.com/gpu", "present", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE, &gpu_taint));
-    assert_true(covers("nvidia.com/gpu", "present", TOLERATE_EQUAL, EFFECT_ANY, &gpu_taint));
-    assert_false(
-        covers("nvidia.com/gpu", "present", TOLERATE_EQUAL, EFFECT_NO_EXECUTE, &gpu_taint));
+    assert_true(covers(gpu, "present", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE, &gpu_taint));
+    assert_true(covers(gpu, "present", TOLERATE_EQUAL, EFFECT_ANY, &gpu_taint));
+    assert_false(covers(gpu, "present", TOLERATE_EQUAL, EFFECT_NO_EXECUTE, &gpu_taint));
     assert_false(covers("nvidia.com/gp", "present", TOLERATE_EQUAL, EFFECT_ANY, &gpu_taint));
-    assert_false(covers("nvidia.com/gpu", "", TOLERATE_EQUAL, EFFECT_ANY, &gpu_taint));
+    assert_false(covers(gpu, "", TOLERATE_EQUAL, EFFECT_ANY, &gpu_taint));
     assert_true(covers("", "present", TOLERATE_EQUAL, EFFECT_ANY, &gpu_taint));
     /* Exists does not look at the value, and without a key covers everything. */
-    assert_true(covers("nvidia.com/gpu", "", TOLERATE_EXISTS, EFFECT_ANY, &gpu_taint));
+    assert_true(covers(gpu, "", TOLERATE_EXISTS, EFFECT_ANY, &gpu_taint));
     assert_true(covers("", "", TOLERATE_EXISTS, EFFECT_ANY, &gpu_taint));
     assert_true(covers("", "", TOLERATE_EXISTS, EFFECT_NO_EXECUTE, &evicting));
     assert_false(covers("", "", TOLERATE_EXISTS, EFFECT_NO_EXECUTE, &gpu_taint));
     assert_false(covers("other", "", TOLERATE_EXISTS, EFFECT_ANY, &gpu_taint));
-    /* Words that nobody knows match nothing. */
-    assert_false(covers("nvidia.com/gpu", "present", TOLERATE_OTHER, EFFECT_ANY, &gpu_taint));
+    /* Unknown operators and effects match nothing. */
+    assert_false(covers(gpu, "present", TOLERATE_OTHER, EFFECT_ANY, &gpu_taint));
     assert_false(covers("odd", "", TOLERATE_EXISTS, EFFECT_OTHER, &odd));
     assert_true(covers("odd", "", TOLERATE_EXISTS, EFFECT_ANY, &odd));
 }
 
-TEST(numbers_of_taints_are_compared)
+TEST(toleration__compares_numbers)
 {
     static const struct taint sla = {"sla", "950", EFFECT_NO_SCHEDULE};
     static const struct taint text = {"sla", "high", EFFECT_NO_SCHEDULE};
@@ -91,7 +90,7 @@ TEST(numbers_of_taints_are_compared)
     assert_false(covers("other", "949", TOLERATE_GT, EFFECT_ANY, &sla));
 }
 
-/* For a pod that tolerates this; NULL: nothing. */
+/* The reason for a pod with this toleration; NULL: none. */
 static struct unusable_cause bar_of(const struct node_taints *taints,
                                     const struct toleration *toleration)
 {
@@ -100,7 +99,7 @@ static struct unusable_cause bar_of(const struct node_taints *taints,
     return taints_bar(taints, &demands);
 }
 
-TEST(a_pod_may_not_use_what_it_does_not_tolerate)
+TEST(taints_bar__needs_a_toleration_for_each_taint)
 {
     static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
     static const struct toleration cordon = {"node.kubernetes.io/unschedulable", "",
@@ -126,17 +125,17 @@ TEST(a_pod_may_not_use_what_it_does_not_tolerate)
     assert_int_equal(bar_of(&cordoned, NULL).why, UNUSABLE_CORDONED);
     assert_string_equal(bar_of(&cordoned, NULL).taint->key, "node.kubernetes.io/unschedulable");
     assert_int_equal(bar_of(&cordoned, &cordon).why, USABLE);
-    /* A DaemonSet's toleration is of NoExecute; a Node that says it is not Ready gets both. */
+    /* DaemonSets tolerate NoExecute only; a Node that is not Ready has NoSchedule, too. */
     assert_int_equal(bar_of(&away, NULL).why, UNUSABLE_NOT_READY);
     assert_int_equal(bar_of(&away, &ready).why, UNUSABLE_NOT_READY);
     assert_int_equal(bar_of(&away, &any).why, USABLE);
-    /* An unreadable taint may be one that is not tolerated. */
+    /* An unreadable taint may be untolerated. */
     assert_int_equal(bar_of(&garbled, NULL).why, UNUSABLE_TAINTED);
     assert_int_equal(bar_of(&garbled, &any).why, UNUSABLE_UNREADABLE);
     assert_null(bar_of(&garbled, &any).taint);
 }
 
-TEST(the_first_reason_of_the_table_counts)
+TEST(taints_bar__gives_the_first_reason_of_the_table)
 {
     static const struct toleration to_leaving = {"karpenter.sh/disrupted", "", TOLERATE_EXISTS,
                                                  EFFECT_ANY};
@@ -148,10 +147,10 @@ TEST(the_first_reason_of_the_table_counts)
     taints.unschedulable = false;
     assert_int_equal(bar_of(&taints, &to_leaving).why, UNUSABLE_NOT_READY);
     taints.taints = 2;
-    assert_ptr_equal(bar_of(&taints, NULL).taint, &all[0]); /* of equals the first */
+    assert_ptr_equal(bar_of(&taints, NULL).taint, &all[0]); /* the first of equals */
 }
 
-TEST(each_well_known_taint_means_its_reason)
+TEST(taints_bar__knows_the_reasons_of_well_known_taints)
 {
     static const struct {
         const char *key;
@@ -174,8 +173,8 @@ TEST(each_well_known_taint_means_its_reason)
     }
 }
 
-/* A pod that tolerates everything makes room of a taint, never of a host that is to be drained. */
-TEST(sums_leave_out_what_nobody_tolerates)
+/* A known toleration of everything covers taints, but not cordoned or leaving nodes. */
+TEST(taints_close__ignores_tolerated_taints)
 {
     static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
     struct tolerations *known = tolerations_new();
@@ -199,7 +198,7 @@ TEST(sums_leave_out_what_nobody_tolerates)
     tolerations_free(known);
 }
 
-TEST(a_copy_says_the_same_and_is_shared)
+TEST(taints_copy__is_deep_and_shared)
 {
     struct taint two[] = {gpu_taint, evicting};
     struct node_taints from = {.taints = 2, .taint = two};
@@ -225,17 +224,17 @@ TEST(a_copy_says_the_same_and_is_shared)
     taints_unref(taints);
 }
 
-TEST(copies_differ_in_whatever_they_say)
+TEST(taints_eq__compares_every_field)
 {
     const struct taint one[] = {{"k", "v", EFFECT_NO_SCHEDULE}};
-    const struct taint others[][1] = {{{"l", "v", EFFECT_NO_SCHEDULE}},
-                                      {{"k", "w", EFFECT_NO_SCHEDULE}},
-                                      {{"k", "v", EFFECT_NO_EXECUTE}}};
+    const struct taint others[] = {{"l", "v", EFFECT_NO_SCHEDULE},
+                                   {"k", "w", EFFECT_NO_SCHEDULE},
+                                   {"k", "v", EFFECT_NO_EXECUTE}};
     const struct taint two[] = {one[0], one[0]};
     const struct node_taints other[] = {
-        {.taints = 1, .taint = others[0]},
-        {.taints = 1, .taint = others[1]},
-        {.taints = 1, .taint = others[2]},
+        {.taints = 1, .taint = &others[0]},
+        {.taints = 1, .taint = &others[1]},
+        {.taints = 1, .taint = &others[2]},
         {.taints = 2, .taint = two},
         {.taints = 1, .taint = one, .unschedulable = true},
         {.taints = 1, .taint = one, .not_ready = true},
@@ -250,13 +249,13 @@ TEST(copies_differ_in_whatever_they_say)
         taints_unref(second);
     }
     taints_unref(first);
-    const struct taint unlike[] = {one[0], others[0][0]};
+    const struct taint unlike[] = {one[0], others[0]};
     const struct taints *alike = taints_new(&(struct node_taints){.taints = 2, .taint = two});
     const struct taints *last = taints_new(&(struct node_taints){.taints = 2, .taint = unlike});
     assert_false(taints_eq(alike, last));
     taints_unref(alike);
     taints_unref(last);
-    /* Each of the three words alone is worth a copy. */
+    /* Each of the three flags alone needs a copy. */
     for (size_t i = 4; i < ARRAY_LEN(other); i++) {
         struct node_taints alone = other[i];
         alone.taints = 0;
@@ -266,8 +265,8 @@ TEST(copies_differ_in_whatever_they_say)
     }
 }
 
-/* A Node may take a megabyte; each of its versions would keep it. */
-TEST(taints_beyond_the_bound_are_not_read)
+/* A Node object may have a megabyte, and each of its versions would keep a copy. */
+TEST(taints_copy__is_unreadable_beyond_its_limit)
 {
     enum { EACH = sizeof(struct taint) + 2 };
     char *key = xcalloc(TAINTS_BYTES_MAX + 2, 1);

@@ -9,10 +9,12 @@ struct scene {
     struct pod pod;
     struct pod_container container[2];
     struct pod_share share[2];
-    char bytes[256];
+    char bytes[512];
 };
 
-/* A pod whose strings all lie in bytes that the test can overwrite. */
+static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
+
+/* A pod whose strings are in scene->bytes, so that the test can overwrite them. */
 static void fill(struct scene *scene)
 {
     char *at = scene->bytes;
@@ -48,11 +50,17 @@ static void fill(struct scene *scene)
                               .note_text = text_lay(&at, "{"),
                               .note_error = text_lay(&at, "it is no JSON"),
                               .shares = ARRAY_LEN(scene->share),
-                              .share = scene->share};
+                              .share = scene->share,
+                              .demands = {.tolerations = 1, .toleration = &any}};
+    scene->pod.scheduling =
+        (struct pod_scheduling){text_lay(&at, "sched"), text_lay(&at, "gate"),
+                                text_lay(&at, "reason"), text_lay(&at, "message"), 17};
+    scene->pod.owner = (struct pod_owner){text_lay(&at, "kind"), text_lay(&at, "name"),
+                                          text_lay(&at, "uid"), text_lay(&at, "rev"), true};
     assert_true(at <= scene->bytes + sizeof scene->bytes);
 }
 
-TEST(a_kept_pod_needs_nothing_of_the_bytes_it_came_in)
+TEST(pod_keep__copies_deeply)
 {
     struct arena arena;
     struct scene scene;
@@ -95,26 +103,23 @@ TEST(a_kept_pod_needs_nothing_of_the_bytes_it_came_in)
     assert_string_equal(kept->share[1].container, "second");
     assert_string_equal(kept->share[1].gpu, "GPU-b");
     assert_int_equal(kept->share[1].index, 1);
-    arena_done(&arena);
-}
-
-TEST(what_a_pod_demands_is_copied)
-{
-    static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
-    struct arena arena;
-    struct scene scene;
-
-    arena_init(&arena);
-    fill(&scene);
-    scene.pod.demands = (struct node_demands){.tolerations = 1, .toleration = &any};
-    const struct pod *kept = pod_keep(&scene.pod, &arena);
     assert_int_equal(kept->demands.tolerations, 1);
     assert_ptr_not_equal(kept->demands.toleration, &any);
     assert_int_equal(kept->demands.toleration[0].op, TOLERATE_EXISTS);
+    assert_string_equal(kept->scheduling.scheduler, "sched");
+    assert_string_equal(kept->scheduling.gates, "gate");
+    assert_string_equal(kept->scheduling.reason, "reason");
+    assert_string_equal(kept->scheduling.message, "message");
+    assert_int_equal(kept->scheduling.since_ms, 17);
+    assert_string_equal(kept->owner.kind, "kind");
+    assert_string_equal(kept->owner.name, "name");
+    assert_string_equal(kept->owner.uid, "uid");
+    assert_string_equal(kept->owner.revision, "rev");
+    assert_true(kept->owner.argo);
     arena_done(&arena);
 }
 
-TEST(what_is_not_set_stays_not_set)
+TEST(pod_keep__leaves_absent_fields_absent)
 {
     struct arena arena;
     struct pod_container container = {.name = "main"};
@@ -141,7 +146,7 @@ TEST(what_is_not_set_stays_not_set)
     arena_done(&arena);
 }
 
-TEST(a_pod_without_containers_and_shares_is_kept_too)
+TEST(pod_keep__takes_a_pod_without_containers)
 {
     struct arena arena;
     const struct pod pod = {.uid = "uid-1", .namespace = "default", .name = "a", .node = "n1"};
@@ -154,34 +159,7 @@ TEST(a_pod_without_containers_and_shares_is_kept_too)
     arena_done(&arena);
 }
 
-TEST(the_words_about_a_waiting_pod_are_kept)
-{
-    struct arena arena;
-    char word[8][8] = {"sched", "gate", "reason", "message", "kind", "name", "uid", "rev"};
-    const struct pod pod = {.uid = "uid-1",
-                            .namespace = "default",
-                            .name = "a",
-                            .node = "",
-                            .scheduling = {word[0], word[1], word[2], word[3], 17},
-                            .owner = {word[4], word[5], word[6], word[7], true}};
-
-    arena_init(&arena);
-    const struct pod *kept = pod_keep(&pod, &arena);
-    memset(word, 'x', sizeof word);
-    assert_string_equal(kept->scheduling.scheduler, "sched");
-    assert_string_equal(kept->scheduling.gates, "gate");
-    assert_string_equal(kept->scheduling.reason, "reason");
-    assert_string_equal(kept->scheduling.message, "message");
-    assert_int_equal(kept->scheduling.since_ms, 17);
-    assert_string_equal(kept->owner.kind, "kind");
-    assert_string_equal(kept->owner.name, "name");
-    assert_string_equal(kept->owner.uid, "uid");
-    assert_string_equal(kept->owner.revision, "rev");
-    assert_true(kept->owner.argo);
-    arena_done(&arena);
-}
-
-TEST(owners_are_the_same_by_kind_name_and_uid)
+TEST(pod_owner__is_the_same_by_kind_name_and_uid)
 {
     const struct pod_owner a = {"Job", "j", "1", NULL, false};
     const struct pod_owner equal = {"Job", "j", "1", "r", false};
@@ -202,7 +180,7 @@ TEST(owners_are_the_same_by_kind_name_and_uid)
     assert_false(pod_owner_same(&none, &none));
 }
 
-TEST(another_revision_of_the_same_owner_replaces)
+TEST(pod_owner__is_replaced_by_another_revision)
 {
     const struct pod_owner a = {"Deployment", "d", NULL, "1", false};
     const struct pod_owner next = {"Deployment", "d", NULL, "2", false};

@@ -6,7 +6,7 @@
 
 #include "support/test.h"
 
-TEST(every_reason_has_a_word_of_its_own_and_a_sentence)
+TEST(reason__has_a_unique_name_and_a_help)
 {
     for (int a = REASON_NONE; a < REASONS; a++) {
         const char *name = reason_name((enum reason)a);
@@ -19,7 +19,7 @@ TEST(every_reason_has_a_word_of_its_own_and_a_sentence)
     assert_string_equal(reason_name(REASON_ROOM), "room");
 }
 
-TEST(classes_stand_together_in_the_order_of_precedence)
+TEST(reason_class__is_in_order_of_precedence)
 {
     for (int a = REASON_NONE + 2; a < REASONS; a++)
         assert_true(reason_class((enum reason)a) >= reason_class((enum reason)(a - 1)));

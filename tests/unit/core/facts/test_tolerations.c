@@ -9,7 +9,7 @@
 static const struct taint taint = {"k", "v", EFFECT_NO_SCHEDULE};
 static const struct toleration equal = {"k", "v", TOLERATE_EQUAL, EFFECT_ANY};
 
-TEST(equal_ones_are_counted_together)
+TEST(tolerations__count_equal_ones_together)
 {
     struct tolerations *known = tolerations_new();
     const uint64_t before = tolerations_version(known);
@@ -31,7 +31,7 @@ TEST(equal_ones_are_counted_together)
     tolerations_free(NULL);
 }
 
-TEST(what_differs_in_any_field_is_another)
+TEST(tolerations__differ_in_every_field)
 {
     const struct toleration other[] = {{"l", "v", TOLERATE_EQUAL, EFFECT_ANY},
                                        {"k", "w", TOLERATE_EQUAL, EFFECT_ANY},
@@ -52,8 +52,8 @@ TEST(what_differs_in_any_field_is_another)
     tolerations_free(known);
 }
 
-/* A tenant who writes thousands closes no more than what only the last ones tolerate. */
-TEST(what_does_not_fit_tolerates_nothing)
+/* A tenant with thousands of tolerations only loses the last ones. */
+TEST(tolerations__beyond_the_limit_are_ignored)
 {
     struct tolerations *known = tolerations_new();
     struct known_toleration *last = NULL;
@@ -76,7 +76,7 @@ TEST(what_does_not_fit_tolerates_nothing)
     tolerations_free(known);
 }
 
-TEST(one_that_is_too_long_tolerates_nothing)
+TEST(tolerations__of_too_many_bytes_are_ignored)
 {
     struct tolerations *known = tolerations_new();
     char *key = xcalloc(TOLERATION_BYTES_MAX + 1, 1);
