@@ -16,18 +16,25 @@ struct hours {
     struct window window[RULES];
 };
 
-static void hours_done(struct hours *hours)
+static int hours_start(void **state)
 {
-    rulebook_unref(hours->book);
+    static struct hours hours;
+
+    hours = (struct hours){.book = rulebook_new(POLICY_BINPACK, "test")};
+    hours.book->rule = hours.rule;
+    hours.book->zone[hours.book->zones++] = zone_utc();
+    hours.book->zone[hours.book->zones++] = zones_of_rule("East", "<+02>-2");
+    *state = &hours;
+    return 0;
 }
 
-static void hours_start(struct hours *out)
+static int hours_done(void **state)
 {
-    *out = (struct hours){.book = rulebook_new(POLICY_BINPACK, "test")};
-    out->book->rule = out->rule;
-    out->book->zone[out->book->zones++] = zone_utc();
-    out->book->zone[out->book->zones++] = zones_of_rule("East", "<+02>-2");
+    rulebook_unref(((struct hours *)*state)->book);
+    return 0;
 }
+
+#define HOURS_TEST(name) TEST_WITH(name, struct hours *hours, hours_start, hours_done)
 
 /* when NULL: always. */
 static void add_rule(struct hours *hours, const char *when)
@@ -43,64 +50,54 @@ static void add_rule(struct hours *hours, const char *when)
     hours->rule[at].zone = hours->book->zone[hours->window[at].zone[0] == 'E' ? 1 : 0];
 }
 
-TEST(an_empty_rulebook_never_changes)
+HOURS_TEST(rulebook_hours__never_change_without_rules)
 {
-    CLEANUP(hours_done) struct hours hours;
-    hours_start(&hours);
-    assert_true(rulebook_holding(hours.book, MONDAY_MS) == 0);
-    assert_true(rulebook_next_ms(hours.book, MONDAY_MS) == INT64_MAX);
-    assert_false(rulebook_has_windows(hours.book));
+    assert_true(rulebook_holding(hours->book, MONDAY_MS) == 0);
+    assert_true(rulebook_next_ms(hours->book, MONDAY_MS) == INT64_MAX);
+    assert_false(rulebook_has_windows(hours->book));
 }
 
-TEST(a_rule_without_a_window_always_holds)
+HOURS_TEST(rulebook_hours__hold_always_without_windows)
 {
-    CLEANUP(hours_done) struct hours hours;
-    hours_start(&hours);
-    add_rule(&hours, NULL);
-    add_rule(&hours, NULL);
-    assert_true(rulebook_holding(hours.book, 0) == 3);
-    assert_true(rulebook_next_ms(hours.book, 0) == INT64_MAX);
-    assert_false(rulebook_has_windows(hours.book));
+    add_rule(hours, NULL);
+    add_rule(hours, NULL);
+    assert_true(rulebook_holding(hours->book, 0) == 3);
+    assert_true(rulebook_next_ms(hours->book, 0) == INT64_MAX);
+    assert_false(rulebook_has_windows(hours->book));
 }
 
-TEST(a_rule_holds_while_its_window_is_open)
+HOURS_TEST(rulebook_hours__hold_while_the_window_is_open)
 {
-    CLEANUP(hours_done) struct hours hours;
-    hours_start(&hours);
-    add_rule(&hours, "Mon-Fri 08:00-20:00");
-    add_rule(&hours, NULL);
-    add_rule(&hours, "daily 08:00-20:00 East");
-    assert_true(rulebook_has_windows(hours.book));
-    assert_true(rulebook_holding(hours.book, MONDAY_MS + 6 * HOUR_MS - 1) == 2);
-    assert_true(rulebook_holding(hours.book, MONDAY_MS + 6 * HOUR_MS) == 6);
-    assert_true(rulebook_holding(hours.book, MONDAY_MS + 8 * HOUR_MS) == 7);
-    assert_true(rulebook_holding(hours.book, MONDAY_MS + 18 * HOUR_MS) == 3);
-    assert_true(rulebook_holding(hours.book, MONDAY_MS + 20 * HOUR_MS) == 2);
+    add_rule(hours, "Mon-Fri 08:00-20:00");
+    add_rule(hours, NULL);
+    add_rule(hours, "daily 08:00-20:00 East");
+    assert_true(rulebook_has_windows(hours->book));
+    assert_true(rulebook_holding(hours->book, MONDAY_MS + 6 * HOUR_MS - 1) == 2);
+    assert_true(rulebook_holding(hours->book, MONDAY_MS + 6 * HOUR_MS) == 6);
+    assert_true(rulebook_holding(hours->book, MONDAY_MS + 8 * HOUR_MS) == 7);
+    assert_true(rulebook_holding(hours->book, MONDAY_MS + 18 * HOUR_MS) == 3);
+    assert_true(rulebook_holding(hours->book, MONDAY_MS + 20 * HOUR_MS) == 2);
 }
 
-TEST(the_first_window_to_change_is_next)
+HOURS_TEST(rulebook_hours__change_with_the_next_window)
 {
-    CLEANUP(hours_done) struct hours hours;
     int64_t at_ms = MONDAY_MS;
-    hours_start(&hours);
-    add_rule(&hours, "Mon-Fri 08:00-20:00");
-    add_rule(&hours, NULL);
-    add_rule(&hours, "daily 08:00-20:00 East");
+    add_rule(hours, "Mon-Fri 08:00-20:00");
+    add_rule(hours, NULL);
+    add_rule(hours, "daily 08:00-20:00 East");
     static const int hour[] = {6, 8, 18, 20, 24 + 6, 24 + 8};
     for (size_t i = 0; i < ARRAY_LEN(hour); i++) {
-        const rule_set before = rulebook_holding(hours.book, at_ms);
-        at_ms = rulebook_next_ms(hours.book, at_ms);
+        const rule_set before = rulebook_holding(hours->book, at_ms);
+        at_ms = rulebook_next_ms(hours->book, at_ms);
         assert_true(at_ms == MONDAY_MS + hour[i] * (int64_t)HOUR_MS);
-        assert_true(rulebook_holding(hours.book, at_ms - 1) == before);
-        assert_true(rulebook_holding(hours.book, at_ms) != before);
+        assert_true(rulebook_holding(hours->book, at_ms - 1) == before);
+        assert_true(rulebook_holding(hours->book, at_ms) != before);
     }
 }
 
-TEST(a_window_that_is_always_open_does_not_change)
+HOURS_TEST(rulebook_hours__never_change_for_a_whole_week)
 {
-    CLEANUP(hours_done) struct hours hours;
-    hours_start(&hours);
-    add_rule(&hours, "daily");
-    assert_true(rulebook_holding(hours.book, MONDAY_MS) == 1);
-    assert_true(rulebook_next_ms(hours.book, MONDAY_MS) == INT64_MAX);
+    add_rule(hours, "daily");
+    assert_true(rulebook_holding(hours->book, MONDAY_MS) == 1);
+    assert_true(rulebook_next_ms(hours->book, MONDAY_MS) == INT64_MAX);
 }

@@ -1,4 +1,4 @@
-/* Rules of a policy in words. */
+/* Rules as texts for people. */
 #include "milligpu/core/rules/rulebook.h"
 
 #include "support/test.h"
@@ -12,7 +12,7 @@ static void says(const struct rule *rule, const char *want)
     assert_string_equal(text.data, want);
 }
 
-TEST(a_rule_says_each_of_its_demands)
+TEST(rule_words__name_each_demand)
 {
     static const char *const model[] = {"A100*", "H100*"};
     says(&(struct rule){.has_order = true, .policy = POLICY_FGD}, "orders by fgd");
@@ -37,7 +37,7 @@ TEST(a_rule_says_each_of_its_demands)
     says(&(struct rule){.whole = false}, "nothing: exempts from the rules after it");
 }
 
-TEST(a_rule_says_where_it_applies)
+TEST(rule_words__name_nodes_and_namespaces)
 {
     static const struct label label[] = {{"pool", "a*"}, {"disk", ""}};
     static const char *const namespace[] = {"ml-*", "b"};
@@ -55,8 +55,8 @@ TEST(a_rule_says_where_it_applies)
     assert_string_equal(text.data, "pool=a*, disk= ml-*, b all all");
 }
 
-/* A cluster of three nodes, by what they show. */
-static void unmatched(const struct rule *rule, const char *want)
+/* The text for a cluster of three nodes. */
+static void unmatched(struct rule rule, const char *want)
 {
     static const struct {
         struct label label[2];
@@ -74,27 +74,28 @@ static void unmatched(const struct rule *rule, const char *want)
     struct rule_matches matches = {0};
 
     strbuf_init(&text);
+    rule.name = "r";
     book->rules = 1;
-    book->rule = rule;
+    book->rule = &rule;
     for (size_t i = 0; i < ARRAY_LEN(shown); i++) {
         const struct labels *labels = labels_new(shown[i].label, shown[i].labels, names);
         const struct atom *model[2];
         for (uint32_t m = 0; m < shown[i].models; m++)
             model[m] = names_intern(names, text_of(shown[i].model[m]));
-        rule_match_node(rule, labels, model, shown[i].models, &matches);
+        rule_match_node(&rule, labels, model, shown[i].models, &matches);
         labels_unref(labels);
     }
-    rule_add_unmatched(&text, book, rule, &matches);
+    rule_add_unmatched(&text, book, &rule, &matches);
     assert_string_equal(text.data, want);
     names_free(names);
     rulebook_unref(book);
 }
 
-TEST(rule__says_what_matches_nothing)
+TEST(rule_words__name_labels_and_models_without_a_match)
 {
     static const struct label slip[] = {{"pool", "nigth"}};
     static const struct label some[] = {{"pool", "n*"}, {"disk", "ssd"}};
-    static const struct label apart[] = {{"pool", "day"}, {"disk", "ssd"}};
+    static const struct label separate[] = {{"pool", "day"}, {"disk", "ssd"}};
     static const struct label half[] = {{"pool", "night"}, {"dsk", "*"}, {"disk", "hdd"}};
     static const struct label day[] = {{"pool", "day"}};
     static const char *const models[] = {"H200*", "A100", "T5"};
@@ -102,36 +103,35 @@ TEST(rule__says_what_matches_nothing)
     static const char *const any[] = {"T4", "H100"};
     static const struct label first[] = {{"pool", "nigth"}, {"disk", "ssd"}};
     static const char *const h200[] = {"H200*"};
-    unmatched(&(struct rule){.name = "r", .labels = 2, .label = first},
+    unmatched((struct rule){.labels = 2, .label = first},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
-    unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 1, .model = h200},
+    unmatched((struct rule){.labels = 1, .label = day, .models = 1, .model = h200},
               "rule 1 (r), models: H200* matches 0 nodes");
-    unmatched(&(struct rule){.name = "r"}, "");
-    unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip},
+    unmatched((struct rule){}, "");
+    unmatched((struct rule){.labels = 1, .label = slip},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
-    unmatched(&(struct rule){.name = "r", .labels = 2, .label = some}, "");
-    unmatched(&(struct rule){.name = "r", .labels = 2, .label = apart},
+    unmatched((struct rule){.labels = 2, .label = some}, "");
+    unmatched((struct rule){.labels = 2, .label = separate},
               "rule 1 (r), nodes: pool=day, disk=ssd matches 0 nodes");
-    unmatched(&(struct rule){.name = "r", .labels = 3, .label = half},
+    unmatched((struct rule){.labels = 3, .label = half},
               "rule 1 (r), nodes: dsk=* matches 0 nodes\n"
               "rule 1 (r), nodes: disk=hdd matches 0 nodes");
-    unmatched(&(struct rule){.name = "r", .models = 3, .model = models},
+    unmatched((struct rule){.models = 3, .model = models},
               "rule 1 (r), models: H200* matches 0 nodes\n"
               "rule 1 (r), models: T5 matches 0 nodes");
-    unmatched(&(struct rule){.name = "r", .models = 2, .model = any}, "");
-    unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 1, .model = a100},
+    unmatched((struct rule){.models = 2, .model = any}, "");
+    unmatched((struct rule){.labels = 1, .label = day, .models = 1, .model = a100},
               "rule 1 (r), models: matches 0 of its 1 node");
-    unmatched(&(struct rule){.name = "r", .labels = 1, .label = day, .models = 2, .model = any},
-              "");
-    unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip, .models = 1, .model = a100},
+    unmatched((struct rule){.labels = 1, .label = day, .models = 2, .model = any}, "");
+    unmatched((struct rule){.labels = 1, .label = slip, .models = 1, .model = a100},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
-    unmatched(&(struct rule){.name = "r", .labels = 1, .label = slip, .models = 3, .model = models},
+    unmatched((struct rule){.labels = 1, .label = slip, .models = 3, .model = models},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes\n"
               "rule 1 (r), models: H200* matches 0 nodes\n"
               "rule 1 (r), models: T5 matches 0 nodes");
 }
 
-TEST(matches_are_counted_by_label_and_by_model)
+TEST(rule_matches__count_by_label_and_by_model)
 {
     static const struct label label[] = {{"pool", "a"}, {"disk", "*"}};
     static const char *const models[] = {"T4", "H100"};
@@ -157,7 +157,7 @@ TEST(matches_are_counted_by_label_and_by_model)
     names_free(names);
 }
 
-TEST(what_matches_nothing_begins_a_line_of_its_own)
+TEST(rule_words__begin_a_line_for_each_mismatch)
 {
     static const struct label label[] = {{"pool", "a"}};
     static const struct rule rule[] = {{.name = "all"}, {.name = "r", .labels = 1, .label = label}};

@@ -1,6 +1,6 @@
 /*
- * The rules of a policy document, as every question meets them: filter, bind, preempt, the summary,
- * with and without what a score cache remembers.
+ * Rules of a policy document in filter, bind, preempt and summaries, with and without a score
+ * cache.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "milligpu/core/rules/window.h"
 
 #include "support/core_fixture.h"
+#include "support/pieces.h"
 #include "support/rules.h"
 #include "support/test.h"
 #include "support/valid.h"
@@ -19,7 +20,7 @@
 
 enum { RULES = 8, NODES = 3 };
 
-/* A ledger, and a book that the test fills before it puts it in force. */
+/* A ledger, and a rulebook that the test fills before it puts it in force. */
 struct scene {
     struct core_fixture core;
     struct rulebook *book;
@@ -75,13 +76,14 @@ static void enforce(struct scene *scene, rule_set holding)
     ledger_assert_valid(scene->core.ledger);
 }
 
+static const struct core_gpu two_gpus[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
+
 /* A node of two whole GPUs of a model, in a pool; "" has no labels. */
 static void show_of(struct scene *scene, const char *name, const char *pool, const char *model,
                     enum verdict expected)
 {
-    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
     static struct label label;
-    struct inventory *inventory = core_inventory(&scene->core, name, "uid", gpu, 2);
+    struct inventory *inventory = core_inventory(&scene->core, name, "uid", two_gpus, 2);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
 
     label = (struct label){"pool", pool};
@@ -97,7 +99,7 @@ static void show(struct scene *scene, const char *name, const char *pool)
     show_of(scene, name, pool, "T4", VERDICT_OK);
 }
 
-/* What filter says of the nodes "a", "b" and "c", for a pod of this namespace. */
+/* The answer of filter about nodes "a", "b" and "c", for a pod of a namespace. */
 struct asked {
     struct arena arena;
     const struct snapshot *snapshot;
@@ -134,8 +136,8 @@ static void asked_done(struct asked *asked)
 }
 
 /*
- * The nodes on which it fits, best first: "ab". Cold and twice with a score cache it is the same,
- * and bind, the summary and the wake-up's question agree with it about each node.
+ * The nodes on which the pod fits, best first: "ab". Asked without a score cache, then twice with
+ * it; all three answers are the same.
  */
 static const char *fits(struct scene *scene, const char *words, const char *namespace)
 {
@@ -156,6 +158,14 @@ static const char *fits(struct scene *scene, const char *words, const char *name
     return said;
 }
 
+/* Each of the words, separated by blanks, fits on these nodes. */
+static void all_fit(struct scene *scene, const char *words, const char *nodes)
+{
+    for (struct pieces list = {.rest = text_of(words)}; pieces_next(&list, ' ');)
+        if (strcmp(fits(scene, list.text, "x"), nodes) != 0)
+            fail_msg("%s fits on \"%s\"", list.text, fits(scene, list.text, "x"));
+}
+
 static struct cause cause_on(struct scene *scene, const char *words, const char *namespace,
                              uint32_t node)
 {
@@ -166,15 +176,22 @@ static struct cause cause_on(struct scene *scene, const char *words, const char 
     return cause;
 }
 
+static struct command reserve_of(const char *uid, const char *namespace, const char *node,
+                                 const struct request *request)
+{
+    return (struct command){.kind = COMMAND_RESERVE,
+                            .uid = uid,
+                            .namespace = namespace,
+                            .name = "pod",
+                            .node = node,
+                            .request = request};
+}
+
 static enum verdict bind_in(struct scene *scene, const char *uid, const char *namespace,
                             const char *node, const char *words)
 {
-    const struct command command = {.kind = COMMAND_RESERVE,
-                                    .uid = uid,
-                                    .namespace = namespace,
-                                    .name = "pod",
-                                    .node = node,
-                                    .request = core_request(&scene->core, words)};
+    const struct command command =
+        reserve_of(uid, namespace, node, core_request(&scene->core, words));
     return core_do(&scene->core, &command);
 }
 
@@ -182,7 +199,8 @@ static const struct label training[] = {{"pool", "train*"}};
 static const struct label training_now[] = {{"pool", "train*"}, {"pool", "inference"}};
 static const struct label any_pool[] = {{"pool", "*"}};
 static const char *const teams[] = {"team-*", "ops"};
-static const char *const a100[] = {"A100*"};
+static const char *a100[] = {"A100*"};
+static const char *t4[] = {"T4"};
 
 static void three_pools(struct scene *scene)
 {
@@ -191,15 +209,50 @@ static void three_pools(struct scene *scene)
     show(scene, "c", "");
 }
 
-/*
- * Who a rule is about
- */
-
-SCENE_TEST(a_rule_is_about_the_nodes_with_its_labels)
+/* Puts the rules in force, over a, b and c: a pool for training, one for inference, no pool. */
+static void enforce_on_pools(struct scene *scene)
 {
-    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     enforce(scene, RULES_ALL);
     three_pools(scene);
+}
+
+/* The same with this rule alone. */
+static void rule_on_pools(struct scene *scene, struct rule rule)
+{
+    say(scene, rule);
+    enforce_on_pools(scene);
+}
+
+/* This rule alone in force, and one node. */
+static void rule_on_one_node(struct scene *scene, struct rule rule)
+{
+    say(scene, rule);
+    enforce(scene, RULES_ALL);
+    show(scene, "a", "");
+}
+
+static uint32_t idle(const struct scene *scene, uint32_t rule)
+{
+    return ledger_policy_context(scene->core.ledger)->idle[rule];
+}
+
+/* Asks filter again, after the request was changed. */
+static void ask_again(struct asked *asked, uint32_t nodes)
+{
+    const struct filter_question question = {.snapshot = asked->snapshot,
+                                             .request = asked->request,
+                                             .names = nodes,
+                                             .name = asked->name};
+    filter_ask(&question, &asked->arena, &asked->answer);
+}
+
+/*
+ * Nodes and pods of a rule
+ */
+
+SCENE_TEST(rule__applies_to_nodes_with_its_labels)
+{
+    rule_on_pools(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     assert_string_equal(fits(scene, "300", "x"), "bc");
     assert_string_equal(fits(scene, "1000", "x"), "abc");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_REFUSED);
@@ -208,11 +261,15 @@ SCENE_TEST(a_rule_is_about_the_nodes_with_its_labels)
     assert_int_equal(bind_in(scene, "q", "x", "a", "1000"), VERDICT_OK);
 }
 
-SCENE_TEST(a_rule_is_about_the_pods_of_its_namespaces)
+SCENE_TEST(rule__with_two_labels_needs_both)
 {
-    say(scene, (struct rule){.namespaces = 2, .namespace = teams, .min_milli = 500});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.labels = 2, .label = training_now, .whole = true});
+    assert_string_equal(fits(scene, "300", "x"), "abc");
+}
+
+SCENE_TEST(rule__applies_to_pods_of_its_namespaces)
+{
+    rule_on_pools(scene, (struct rule){.namespaces = 2, .namespace = teams, .min_milli = 500});
     assert_string_equal(fits(scene, "300", "team-a"), "");
     assert_string_equal(fits(scene, "300", "ops"), "");
     assert_string_equal(fits(scene, "300", "ops-2"), "abc");
@@ -221,26 +278,36 @@ SCENE_TEST(a_rule_is_about_the_pods_of_its_namespaces)
     assert_int_equal(bind_in(scene, "p", "default", "a", "499"), VERDICT_OK);
 }
 
-SCENE_TEST(the_first_rule_that_matches_both_wins_alone)
+SCENE_TEST(rule__first_match_wins_alone)
 {
     say(scene,
         (struct rule){
             .labels = 1, .label = training, .namespaces = 2, .namespace = teams, .min_milli = 200});
     say(scene, (struct rule){.labels = 1, .label = any_pool, .step_milli = 250});
     say(scene, (struct rule){.whole = true});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    /* On a the first, on b the second, on c the third. */
+    enforce_on_pools(scene);
+    /* Node a has the first rule, b the second, c the third. */
     assert_string_equal(fits(scene, "300", "team-a"), "a");
     assert_string_equal(fits(scene, "250", "team-a"), "ab");
     assert_string_equal(fits(scene, "250", "x"), "ab");
     assert_string_equal(fits(scene, "300", "x"), "");
-    assert_int_equal(cause_on(scene, "100", "team-a", 0).rule, 0);
-    assert_int_equal(cause_on(scene, "100", "team-a", 1).rule, 1);
-    assert_int_equal(cause_on(scene, "100", "team-a", 2).rule, 2);
+    struct change change;
+    const struct command bind = reserve_of("p", "x", "b", core_request(&scene->core, "300"));
+    assert_int_equal(ledger_decide(scene->core.ledger, &bind, &change), VERDICT_REFUSED);
+    assert_int_equal(change.reason, REASON_RULE);
+    assert_int_equal(change.rule, 1);
+    /* A policy with a score cache names the same rules, in the first answer and the next. */
+    scene->book->policy = POLICY_ROLLOUT;
+    enforce(scene, RULES_ALL);
+    for (int round = 0; round < 2; round++)
+        for (uint32_t node = 0; node < NODES; node++) {
+            const struct cause cause = cause_on(scene, "100", "team-a", node);
+            assert_int_equal(cause.why, REASON_RULE);
+            assert_int_equal(cause.rule, node);
+        }
 }
 
-SCENE_TEST(a_rule_that_does_not_hold_now_says_nothing)
+SCENE_TEST(rule__outside_its_hours_is_ignored)
 {
     say(scene, (struct rule){.whole = true});
     say(scene, (struct rule){.min_milli = 400});
@@ -255,66 +322,46 @@ SCENE_TEST(a_rule_that_does_not_hold_now_says_nothing)
     assert_string_equal(fits(scene, "400", "x"), "");
 }
 
-SCENE_TEST(what_changes_when_rules_change_may_fit)
+static uint64_t capacity_generation(struct scene *scene)
 {
-    struct snapshot *before;
-    struct snapshot *after;
-    say(scene, (struct rule){.whole = true});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    before = ledger_publish(scene->core.ledger, NULL, 0);
-    after = ledger_publish(scene->core.ledger, NULL, 0);
-    assert_int_equal(before->capacity_generation, after->capacity_generation);
-    snapshot_unref(before);
+    struct snapshot *snapshot = ledger_publish(scene->core.ledger, NULL, 0);
+    const uint64_t generation = snapshot->capacity_generation;
+
+    snapshot_unref(snapshot);
+    return generation;
+}
+
+SCENE_TEST(capacity_generation__grows_when_rules_change)
+{
+    rule_on_pools(scene, (struct rule){.whole = true});
+    const uint64_t first = capacity_generation(scene);
+    assert_int_equal(capacity_generation(scene), first);
     enforce(scene, RULES_ALL); /* the same again */
-    before = ledger_publish(scene->core.ledger, NULL, 0);
-    assert_int_equal(before->capacity_generation, after->capacity_generation);
-    snapshot_unref(after);
+    assert_int_equal(capacity_generation(scene), first);
     enforce(scene, 0);
-    after = ledger_publish(scene->core.ledger, NULL, 0);
-    assert_true(after->capacity_generation > before->capacity_generation);
-    snapshot_unref(before);
+    const uint64_t second = capacity_generation(scene);
+    assert_true(second > first);
     ledger_set_policy_context(scene->core.ledger, NULL);
-    before = ledger_publish(scene->core.ledger, NULL, 0);
-    assert_true(before->capacity_generation > after->capacity_generation);
-    snapshot_unref(before);
-    snapshot_unref(after);
+    assert_true(capacity_generation(scene) > second);
 }
 
 /*
- * What a rule demands
+ * Demands of a rule
  */
 
-SCENE_TEST(shares_are_of_the_sizes_that_are_handed_out)
+SCENE_TEST(rule__is_met_by_each_container)
 {
-    say(scene, (struct rule){.sizes = 3, .size = {250, 500, 1000}});
+    rule_on_pools(scene, (struct rule){.sizes = 3, .size = {250, 500, 1000}});
+    all_fit(scene, "250 1000 500x2", "abc");
+    all_fit(scene, "750 250+300 i300+250", "");
+    scene->rule[0] = (struct rule){.name = "r", .min_milli = 200, .step_milli = 100};
     enforce(scene, RULES_ALL);
-    three_pools(scene);
-    assert_string_equal(fits(scene, "250", "x"), "abc");
-    assert_string_equal(fits(scene, "1000", "x"), "abc");
-    assert_string_equal(fits(scene, "500x2", "x"), "abc");
-    assert_string_equal(fits(scene, "750", "x"), "");
-    assert_string_equal(fits(scene, "250+300", "x"), "");
-    assert_string_equal(fits(scene, "i300+250", "x"), "");
+    all_fit(scene, "200 300+200 2000", "abc");
+    all_fit(scene, "199 100 300+250 150x2", "");
 }
 
-SCENE_TEST(each_container_has_to_meet_the_demand)
+SCENE_TEST(rule_models__limit_the_gpus)
 {
-    say(scene, (struct rule){.min_milli = 200, .step_milli = 100});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    assert_string_equal(fits(scene, "200", "x"), "abc");
-    assert_string_equal(fits(scene, "199", "x"), "");
-    assert_string_equal(fits(scene, "100", "x"), "");
-    assert_string_equal(fits(scene, "300+200", "x"), "abc");
-    assert_string_equal(fits(scene, "300+250", "x"), "");
-    assert_string_equal(fits(scene, "150x2", "x"), "");
-    assert_string_equal(fits(scene, "2000", "x"), "abc");
-}
-
-SCENE_TEST(only_some_models_may_be_used)
-{
-    static const char *t4[] = {"T4"};
     struct asked asked;
     say(scene, (struct rule){.models = 1, .model = a100});
     enforce(scene, RULES_ALL);
@@ -322,32 +369,36 @@ SCENE_TEST(only_some_models_may_be_used)
     show_of(scene, "b", "", "T4", VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "a");
     assert_int_equal(cause_on(scene, "300", "x", 1).why, REASON_RULE);
-    assert_string_equal(fits(scene, "300+200", "x"), "a");
-    assert_string_equal(fits(scene, "2000", "x"), "a");
-    /* Who asks for T4s gets neither: where there are none, that is the reason. */
+    all_fit(scene, "300+200 2000", "a");
+    /* A request for T4s fits on neither node; a node without T4s has that reason. */
     ask(scene, "300", "x", false, &asked);
     asked.request->models = 1;
     asked.request->model = t4;
-    const struct filter_question question = {
-        .snapshot = asked.snapshot, .request = asked.request, .names = 2, .name = asked.name};
-    filter_ask(&question, &asked.arena, &asked.answer);
+    ask_again(&asked, 2);
     assert_int_equal(asked.answer.candidates, 0);
     assert_int_equal(asked.answer.cause[0].why, REASON_MODEL);
     assert_int_equal(asked.answer.cause[1].why, REASON_RULE);
     asked_done(&asked);
 }
 
-SCENE_TEST(a_node_of_two_models_gives_the_one_that_the_rule_allows)
+/* Node a with a piece of a T4, in which shares fit tighter, and an A100. */
+static void show_two_models(struct scene *scene)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .milli = 400, .mib = 8000},
                                           {.index = 1, .mib = 80000}};
     struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    say(scene, (struct rule){.models = 1, .model = a100});
-    enforce(scene, RULES_ALL);
-    inventory->gpu[0].model = "T4"; /* tighter */
+
+    inventory->gpu[0].model = "T4";
     inventory->gpu[1].model = "A100-80GB";
     assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+}
+
+SCENE_TEST(rule_models__choose_among_the_gpus_of_a_node)
+{
+    say(scene, (struct rule){.models = 1, .model = a100});
+    enforce(scene, RULES_ALL);
+    show_two_models(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-1")->reserved_milli, 300);
     assert_int_equal(bind_in(scene, "q", "x", "a", "200+100"), VERDICT_OK);
@@ -355,35 +406,28 @@ SCENE_TEST(a_node_of_two_models_gives_the_one_that_the_rule_allows)
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->reserved_milli, 0);
 }
 
-SCENE_TEST(whole_gpus_of_the_other_resource_are_no_shares)
+SCENE_TEST(rule__ignores_whole_gpus_of_the_other_resource)
 {
     struct asked asked;
-    say(scene, (struct rule){.whole = true, .min_milli = 700});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.whole = true, .min_milli = 700});
     ask(scene, "300", "x", false, &asked);
     asked.request->wants = 0;
     asked.request->whole = 1;
-    const struct filter_question question = {
-        .snapshot = asked.snapshot, .request = asked.request, .names = NODES, .name = asked.name};
-    filter_ask(&question, &asked.arena, &asked.answer);
+    ask_again(&asked, NODES);
     assert_int_equal(asked.answer.candidates, NODES);
     asked_done(&asked);
 }
 
-SCENE_TEST(what_runs_is_judged_by_no_rule)
+SCENE_TEST(rule__ignores_adopted_pods)
 {
     struct pod *pod = core_pod(&scene->core, "p", "a");
-    say(scene, (struct rule){.whole = true});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.whole = true});
     assert_int_equal(core_adopt(&scene->core, pod, "300"), VERDICT_OK);
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-0")->used_milli, 300);
 }
 
-SCENE_TEST(two_rules_may_allow_different_models)
+SCENE_TEST(rule_models__differ_between_rules)
 {
-    static const char *const t4[] = {"T4"};
     say(scene, (struct rule){.labels = 1, .label = training, .models = 1, .model = a100});
     say(scene, (struct rule){.models = 1, .model = t4});
     enforce(scene, RULES_ALL);
@@ -394,32 +438,21 @@ SCENE_TEST(two_rules_may_allow_different_models)
     assert_int_equal(cause_on(scene, "300", "x", 1).rule, 1);
 }
 
-/* Its T4 may not be used, its A100 was not asked for. */
-SCENE_TEST(what_was_not_asked_for_does_not_help)
+/* The rule forbids the T4, and the pod does not request the A100. */
+SCENE_TEST(rule_models__do_not_replace_the_requested_model)
 {
-    static const char *t4[] = {"T4"};
-    static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}, {.index = 1, .mib = 80000}};
-    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
     struct request *request = core_request(&scene->core, "300");
-    const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
-    const struct command bind = {.kind = COMMAND_RESERVE,
-                                 .uid = "p",
-                                 .namespace = "x",
-                                 .name = "p",
-                                 .node = "a",
-                                 .request = request};
+    const struct command bind = reserve_of("p", "x", "a", request);
     say(scene, (struct rule){.models = 1, .model = a100});
     enforce(scene, RULES_ALL);
-    inventory->gpu[0].model = "T4";
-    inventory->gpu[1].model = "A100-80GB";
-    assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
+    show_two_models(scene);
     request->models = 1;
     request->model = t4;
     assert_int_equal(core_do(&scene->core, &bind), VERDICT_REFUSED);
     assert_int_equal(scene->core.reason, REASON_RULE);
 }
 
-SCENE_TEST(a_node_of_one_gpu_has_rules_too)
+SCENE_TEST(rule__applies_to_a_node_of_one_gpu)
 {
     static const char *const h100[] = {"H100"};
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}};
@@ -431,15 +464,7 @@ SCENE_TEST(a_node_of_one_gpu_has_rules_too)
     assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
 }
 
-SCENE_TEST(a_rule_about_two_labels_needs_both)
-{
-    say(scene, (struct rule){.labels = 2, .label = training_now, .whole = true});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    assert_string_equal(fits(scene, "300", "x"), "abc");
-}
-
-SCENE_TEST(a_rule_without_models_takes_any)
+SCENE_TEST(rule_takes_model__is_true_without_models)
 {
     char name[MODEL_BYTES_MAX + 1];
     const struct rule any = {.name = "any"};
@@ -468,7 +493,7 @@ static struct rulebook *book_of(const char *name, const char *digest, const char
     return book;
 }
 
-SCENE_TEST(books_are_alike_by_name_bytes_and_zones)
+SCENE_TEST(rulebook_alike__compares_name_bytes_and_zones)
 {
     struct rulebook *book = book_of("a", "d", "x", "<+01>-1");
     struct rulebook *others[] = {
@@ -496,7 +521,7 @@ SCENE_TEST(books_are_alike_by_name_bytes_and_zones)
     rulebook_unref(book);
 }
 
-SCENE_TEST(a_book_begins_empty)
+SCENE_TEST(rulebook__begins_empty)
 {
     struct rulebook *book = rulebook_new(POLICY_SPREAD, "mine");
     const struct window window = {.days = 1};
@@ -528,8 +553,8 @@ SCENE_TEST(a_book_begins_empty)
     rulebook_unref(NULL);
 }
 
-/* It has no GPU that a rule could give away. */
-SCENE_TEST(a_node_without_gpus_keeps_no_labels)
+/* Rules only apply to GPUs. */
+SCENE_TEST(node_without_gpus__keeps_no_labels)
 {
     static const struct label label = {"pool", "training"};
     struct inventory *inventory = core_inventory(&scene->core, "a", "uid", NULL, 0);
@@ -540,70 +565,19 @@ SCENE_TEST(a_node_without_gpus_keeps_no_labels)
     assert_null(ledger_node(scene->core.ledger, TEXT("a"))->labels);
 }
 
-SCENE_TEST(the_next_amount_that_a_rule_hands_out)
-{
-    const struct rule sizes = {.sizes = 2, .size = {250, 500}};
-    const struct rule one = {.sizes = 1, .size = {500}};
-    assert_int_equal(rule_next(&sizes, 100), 250);
-    assert_int_equal(rule_next(&sizes, 251), 500);
-    assert_int_equal(rule_next(&sizes, 501), 0);
-    assert_int_equal(rule_next(&one, 300), 500);
-    assert_int_equal(rule_next(&one, 600), 0);
-}
-
 /* Other rules match the same nodes, so no node is replaced. */
-SCENE_TEST(what_was_remembered_of_other_rules_is_void)
+SCENE_TEST(score_cache__is_void_under_other_rules)
 {
-    static const struct rule strict[] = {{.name = "s", .whole = true}};
-    static const struct rule lax[] = {{.name = "l", .min_milli = 100}};
-    struct rulebook *other = rulebook_new(POLICY_ROLLOUT, "other");
+    const struct rule strict = {.whole = true};
+    struct rulebook *other = rulebook_with(POLICY_ROLLOUT, "other", &strict, 1);
     scene->book->policy = POLICY_ROLLOUT;
-    scene->book->rule = lax;
-    scene->book->rules = 1;
-    other->rule = strict;
-    other->rules = 1;
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.min_milli = 100});
     assert_int_equal(strlen(fits(scene, "300", "x")), 3);
     struct policy_context *context = policy_context_of_rulebook(other, RULES_ALL, scene->workload);
     ledger_set_policy_context(scene->core.ledger, context);
     assert_string_equal(fits(scene, "300", "x"), "");
     policy_context_unref(context);
     rulebook_unref(other);
-}
-
-SCENE_TEST(what_is_remembered_names_its_rule)
-{
-    scene->book->policy = POLICY_ROLLOUT;
-    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
-    say(scene, (struct rule){.labels = 1, .label = any_pool, .min_milli = 900});
-    say(scene, (struct rule){.min_milli = 800});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    for (int round = 0; round < 2; round++)
-        for (uint32_t node = 0; node < NODES; node++) {
-            const struct cause cause = cause_on(scene, "300", "x", node);
-            assert_int_equal(cause.why, REASON_RULE);
-            assert_int_equal(cause.rule, node);
-        }
-}
-
-SCENE_TEST(a_bind_is_told_which_rule_refused_it)
-{
-    struct change change;
-    const struct command command = {.kind = COMMAND_RESERVE,
-                                    .uid = "p",
-                                    .namespace = "x",
-                                    .name = "p",
-                                    .node = "b",
-                                    .request = core_request(&scene->core, "300")};
-    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
-    say(scene, (struct rule){.whole = true});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    assert_int_equal(ledger_decide(scene->core.ledger, &command, &change), VERDICT_REFUSED);
-    assert_int_equal(change.reason, REASON_RULE);
-    assert_int_equal(change.rule, 1);
 }
 
 /*
@@ -623,12 +597,11 @@ static void assert_refusal(struct scene *scene, const char *words, const char *e
     asked_done(&asked);
 }
 
-SCENE_TEST(a_refusal_names_the_rule_and_what_it_wants)
+SCENE_TEST(refusal__names_the_rule_and_its_demand)
 {
     static const char *const two[] = {"A100*", "H100"};
-    say(scene, (struct rule){.name = "night", .whole = true, .min_milli = 100, .step_milli = 50});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(
+        scene, (struct rule){.name = "night", .whole = true, .min_milli = 100, .step_milli = 50});
     assert_refusal(scene, "300", "policy rule 1 (night): only whole GPUs here");
     scene->rule[0].whole = false;
     assert_refusal(scene, "50", "policy rule 1 (night): shares of at least 100 milli here");
@@ -646,62 +619,69 @@ SCENE_TEST(a_refusal_names_the_rule_and_what_it_wants)
     assert_refusal(scene, "500", "policy rule 1 (night): only GPUs of model A100* or H100");
 }
 
-struct told {
+struct texts {
     uint32_t count;
     char text[NODES][REASON_BYTES_MAX];
 };
 
 static void keep_refusal(void *user, struct text name, const char *text)
 {
-    struct told *told = user;
+    struct texts *texts = user;
     (void)name;
-    assert_true(told->count < NODES);
-    (void)snprintf(told->text[told->count++], REASON_BYTES_MAX, "%s", text);
+    assert_true(texts->count < NODES);
+    (void)snprintf(texts->text[texts->count++], REASON_BYTES_MAX, "%s", text);
 }
 
-SCENE_TEST(each_rule_has_a_text_of_its_own)
+static struct unschedulable unschedulable_asked(struct asked *asked)
 {
-    struct told told = {0};
-    struct asked asked;
-    say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
-    say(scene, (struct rule){.name = "two", .min_milli = 400});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    ask(scene, "300", "x", false, &asked);
-    struct filter_question question = {
-        .snapshot = asked.snapshot, .request = asked.request, .names = NODES, .name = asked.name};
-    filter_refusals(&question, &asked.answer, 100, &told, keep_refusal);
-    assert_int_equal(told.count, 3);
-    assert_string_equal(told.text[0], "policy rule 1 (one): only whole GPUs here");
-    assert_string_equal(told.text[1], "policy rule 2 (two): shares of at least 400 milli here");
-    assert_string_equal(told.text[2], told.text[1]);
-    /* Beyond the number of names each text comes once. */
-    told.count = 0;
-    filter_refusals(&question, &asked.answer, 2, &told, keep_refusal);
-    assert_int_equal(told.count, 2);
-    assert_non_null(strstr(told.text[1], "rule 2 (two)"));
-    asked_done(&asked);
-}
-
-SCENE_TEST(an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes)
-{
+    const struct unschedulable_question question = {asked->request, &(struct node_demands){0}};
     struct unschedulable unschedulable;
+
+    unschedulable_of(asked->snapshot, &question, &asked->arena, &unschedulable);
+    return unschedulable;
+}
+
+static struct unschedulable unschedulable_from(struct scene *scene, const char *words)
+{
+    struct asked asked;
+
+    ask(scene, words, "x", false, &asked);
+    const struct unschedulable unschedulable = unschedulable_asked(&asked);
+    asked_done(&asked);
+    return unschedulable;
+}
+
+SCENE_TEST(refusal__names_the_rule_of_each_node)
+{
+    static const char one[] = "policy rule 1 (one): only whole GPUs here";
+    static const char two[] = "policy rule 2 (two): shares of at least 400 milli here";
+    struct texts texts = {0};
     struct asked asked;
     char text[REASON_BYTES_MAX];
     say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
     say(scene, (struct rule){.name = "two", .min_milli = 400});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    enforce_on_pools(scene);
     ask(scene, "300", "x", false, &asked);
-    unschedulable_of(asked.snapshot,
-                     &(struct unschedulable_question){asked.request, &(struct node_demands){0}},
-                     &asked.arena, &unschedulable);
+    struct filter_question question = {
+        .snapshot = asked.snapshot, .request = asked.request, .names = NODES, .name = asked.name};
+    filter_refusals(&question, &asked.answer, 100, &texts, keep_refusal);
+    assert_int_equal(texts.count, 3);
+    assert_string_equal(texts.text[0], one);
+    assert_string_equal(texts.text[1], two);
+    assert_string_equal(texts.text[2], two);
+    /* Beyond the number of names each text comes once. */
+    texts.count = 0;
+    filter_refusals(&question, &asked.answer, 2, &texts, keep_refusal);
+    assert_int_equal(texts.count, 2);
+    assert_non_null(strstr(texts.text[1], "rule 2 (two)"));
+    /* An operator reads how many nodes each rule refuses. */
+    const struct unschedulable unschedulable = unschedulable_asked(&asked);
     assert_int_equal(unschedulable.nodes[REASON_RULE], 3);
     assert_int_equal(unschedulable.rule_nodes[0], 1);
     assert_int_equal(unschedulable.rule_nodes[1], 2);
     unschedulable_reason_text(asked.snapshot->context, asked.request,
                               (struct cause){REASON_RULE, 1}, text);
-    assert_string_equal(text, "policy rule 2 (two): shares of at least 400 milli here");
+    assert_string_equal(text, two);
     assert_true(unschedulable.never);
     assert_non_null(strstr(unschedulable.never_text, "policy rule 1 (one)"));
     filter_explain(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")), asked.request,
@@ -710,24 +690,10 @@ SCENE_TEST(an_operator_reads_which_rules_keep_a_pod_from_how_many_nodes)
     asked_done(&asked);
 }
 
-static struct unschedulable unschedulable_from(struct scene *scene, const char *words)
-{
-    struct unschedulable unschedulable;
-    struct asked asked;
-    ask(scene, words, "x", false, &asked);
-    unschedulable_of(asked.snapshot,
-                     &(struct unschedulable_question){asked.request, &(struct node_demands){0}},
-                     &asked.arena, &unschedulable);
-    asked_done(&asked);
-    return unschedulable;
-}
-
-SCENE_TEST(what_only_the_hour_or_a_reserve_forbids_is_not_never)
+SCENE_TEST(unschedulable__is_not_never_for_hours_or_a_reserve)
 {
     const struct window window = {.days = 1, .minutes = 60};
-    say(scene, (struct rule){.reserve = 3});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.reserve = 3});
     assert_int_equal(unschedulable_from(scene, "300").nodes[REASON_RESERVE], 3);
     assert_false(unschedulable_from(scene, "300").never);
     scene->rule[0] = (struct rule){.name = "r", .whole = true, .window = &window};
@@ -742,12 +708,10 @@ SCENE_TEST(what_only_the_hour_or_a_reserve_forbids_is_not_never)
  * Idle hosts in reserve
  */
 
-SCENE_TEST(idle_hosts_are_kept_for_pods_of_several_gpus)
+SCENE_TEST(reserve__keeps_idle_hosts_for_pods_of_several_gpus)
 {
-    say(scene, (struct rule){.reserve = 2});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    /* Three are idle, two are kept: one may be opened. */
+    rule_on_pools(scene, (struct rule){.reserve = 2});
+    /* Three hosts are idle and two are kept, so one may be opened. */
     assert_string_equal(fits(scene, "300", "x"), "abc");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "a");
@@ -759,7 +723,7 @@ SCENE_TEST(idle_hosts_are_kept_for_pods_of_several_gpus)
     assert_string_equal(fits(scene, "500x2", "x"), "abc");
     assert_int_equal(bind_in(scene, "q", "x", "b", "2000"), VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "a");
-    /* An end gives the host back; an undone end does not. */
+    /* A release gives the host back; an undone release does not. */
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "q"), VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "a");
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
@@ -772,22 +736,21 @@ SCENE_TEST(idle_hosts_are_kept_for_pods_of_several_gpus)
     assert_string_equal(fits(scene, "300", "x"), "abc");
 }
 
-SCENE_TEST(a_reserve_counts_the_hosts_of_its_rule)
+SCENE_TEST(reserve__counts_the_hosts_of_its_rule)
 {
     say(scene, (struct rule){.labels = 1, .label = any_pool, .reserve = 1});
     say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    enforce_on_pools(scene);
     assert_int_equal(bind_in(scene, "o", "x", "c", "300"), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 2);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[1], 2);
+    assert_int_equal(idle(scene, 0), 2);
+    assert_int_equal(idle(scene, 1), 2);
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "o"), VERDICT_OK);
-    /* The same policy context again counts nothing twice. */
+    /* Setting the same policy context again does not count twice. */
     const struct policy_context *same =
         policy_context_ref(ledger_policy_context(scene->core.ledger));
     ledger_set_policy_context(scene->core.ledger, same);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 2);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[1], 3);
+    assert_int_equal(idle(scene, 0), 2);
+    assert_int_equal(idle(scene, 1), 3);
     policy_context_unref(same);
     /* All three count for the second rule, which wins on c alone. */
     assert_string_equal(fits(scene, "300", "x"), "abc");
@@ -798,7 +761,7 @@ SCENE_TEST(a_reserve_counts_the_hosts_of_its_rule)
 }
 
 /* The first 63 rules are about other nodes; the last one keeps hosts. */
-SCENE_TEST(the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve)
+SCENE_TEST(reserve__works_for_the_last_of_64_rules)
 {
     static const struct label elsewhere = {"pool", "elsewhere"};
     struct rule rule[RULES_MAX];
@@ -807,18 +770,17 @@ SCENE_TEST(the_last_of_as_many_rules_as_there_may_be_keeps_its_reserve)
     rule[RULES_MAX - 1] = (struct rule){.reserve = 2};
     rulebook_unref(scene->book);
     scene->book = rulebook_with(POLICY_BINPACK, "full", rule, RULES_MAX);
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[RULES_MAX - 1], 3);
+    enforce_on_pools(scene);
+    assert_int_equal(idle(scene, RULES_MAX - 1), 3);
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[RULES_MAX - 1], 2);
+    assert_int_equal(idle(scene, RULES_MAX - 1), 2);
     assert_string_equal(fits(scene, "300", "x"), "a");
     assert_int_equal(cause_on(scene, "300", "x", 1).why, REASON_RESERVE);
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[RULES_MAX - 1], 3);
+    assert_int_equal(idle(scene, RULES_MAX - 1), 3);
     assert_string_equal(fits(scene, "300", "x"), "abc");
     for (uint32_t i = 0; i < RULES_MAX - 1; i++)
-        assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[i], 0);
+        assert_int_equal(idle(scene, i), 0);
 }
 
 static bool last_gave_room(const struct scene *scene)
@@ -826,8 +788,8 @@ static bool last_gave_room(const struct scene *scene)
     return change_gives_room(&scene->core.done[scene->core.dones - 1]);
 }
 
-/* What was kept for pods of several GPUs opens to others with the first of those. */
-SCENE_TEST(a_host_that_is_idle_no_longer_is_room_for_small_pods)
+/* The first pod of several GPUs opens its host to small pods. */
+SCENE_TEST(reserve__gives_room_when_a_host_stops_being_idle)
 {
     three_pools(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
@@ -842,12 +804,10 @@ SCENE_TEST(a_host_that_is_idle_no_longer_is_room_for_small_pods)
     assert_false(last_gave_room(scene));
 }
 
-SCENE_TEST(the_first_answer_of_a_policy_that_remembers_is_not_the_last)
+SCENE_TEST(reserve__is_counted_anew_beside_a_score_cache)
 {
     scene->book->policy = POLICY_ROLLOUT;
-    say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.reserve = 1});
     const struct policy_context *before =
         policy_context_ref(ledger_policy_context(scene->core.ledger));
     assert_int_equal(before->idle[0], 3);
@@ -855,7 +815,7 @@ SCENE_TEST(the_first_answer_of_a_policy_that_remembers_is_not_the_last)
     (void)fits(scene, "300", "x");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_int_equal(bind_in(scene, "q", "x", "b", "300"), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(idle(scene, 0), 1);
     assert_int_equal(before->idle[0], 3); /* a filter may still read it */
     assert_int_equal(ledger_policy_context(scene->core.ledger)->price[0], before->price[0]);
     assert_int_equal(cause_on(scene, "300", "x", 2).why, REASON_RESERVE);
@@ -863,52 +823,43 @@ SCENE_TEST(the_first_answer_of_a_policy_that_remembers_is_not_the_last)
     policy_context_unref(before);
 }
 
-SCENE_TEST(victims_that_leave_a_host_idle_do_not_open_the_reserve)
+/* Why 300 milli do not fit on node a even without pod p. */
+static enum reason preempt_p(struct scene *scene)
 {
     const struct text victim[] = {TEXT("p")};
     struct asked asked;
-    say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    show(scene, "a", "");
-    ask(scene, "300", "x", false, &asked);
-    assert_int_equal(preempt_ask(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")),
-                                 asked.request, NULL, victim, 1),
-                     REASON_RESERVE); /* it is idle already */
-    asked_done(&asked);
-    assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
+
     ask(scene, "300", "x", false, &asked);
     const struct node *node = snapshot_node(asked.snapshot, TEXT("a"));
+    const enum reason why =
+        preempt_ask(asked.snapshot->context, node, asked.request, NULL, victim, 1);
+    asked_done(&asked);
+    return why;
+}
+
+SCENE_TEST(reserve__stays_closed_when_victims_leave_the_host_idle)
+{
+    rule_on_one_node(scene, (struct rule){.reserve = 1});
+    assert_int_equal(preempt_p(scene), REASON_RESERVE); /* it is idle already */
+    assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
     /* Without p one host is idle, and that one is kept. */
-    assert_int_equal(preempt_ask(asked.snapshot->context, node, asked.request, NULL, victim, 1),
-                     REASON_RESERVE);
-    asked_done(&asked);
+    assert_int_equal(preempt_p(scene), REASON_RESERVE);
     show(scene, "b", "");
-    ask(scene, "300", "x", false, &asked);
-    assert_int_equal(preempt_ask(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")),
-                                 asked.request, NULL, victim, 1),
-                     REASON_NONE);
-    asked_done(&asked);
+    assert_int_equal(preempt_p(scene), REASON_NONE);
 }
 
 /* A pod that tolerates the cordon may go there, with victims as without. */
-SCENE_TEST(a_host_that_victims_leave_is_no_reserve_while_it_is_cordoned)
+SCENE_TEST(reserve__does_not_count_a_cordoned_host_left_by_victims)
 {
-    static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
-    const struct text victim[] = {TEXT("p")};
-    struct asked asked;
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
-    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", gpu, 2);
+    struct inventory *inventory = core_inventory(&scene->core, "a", "uid", two_gpus, 2);
     inventory->taints.unschedulable = true;
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
     assert_string_equal(fits(scene, "300", "x"), "a");
     assert_int_equal(bind_in(scene, "p", "x", "a", "2000"), VERDICT_OK);
-    ask(scene, "300", "x", false, &asked);
-    assert_int_equal(preempt_ask(asked.snapshot->context, snapshot_node(asked.snapshot, TEXT("a")),
-                                 asked.request, NULL, victim, 1),
-                     REASON_NONE);
-    asked_done(&asked);
+    assert_int_equal(preempt_p(scene), REASON_NONE);
 }
 
 /* Why a bind to node a is refused; filter says the same. */
@@ -919,12 +870,7 @@ static enum reason why_asked(struct scene *scene, struct request *request)
     struct room room;
     struct plan plan;
     struct rank rank;
-    const struct command bind = {.kind = COMMAND_RESERVE,
-                                 .uid = "w",
-                                 .namespace = "x",
-                                 .name = "w",
-                                 .node = "a",
-                                 .request = request};
+    const struct command bind = reserve_of("w", "x", "a", request);
     request->rules = policy_context_rules(context, TEXT("x"));
     room_of(ledger_node(scene->core.ledger, TEXT("a")), &room);
     plan_init(&plan, request, context);
@@ -946,30 +892,20 @@ static enum reason why_whole(struct scene *scene, uint32_t whole)
     return why_asked(scene, request);
 }
 
-SCENE_TEST(whole_gpus_of_the_other_resource_count_as_several)
+SCENE_TEST(reserve__is_open_to_several_whole_gpus)
 {
-    say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    show(scene, "a", "");
+    rule_on_one_node(scene, (struct rule){.reserve = 1});
     assert_int_equal(why_whole(scene, 1), REASON_RESERVE);
     assert_int_equal(why_whole(scene, 2), REASON_NONE);
     assert_int_equal(why_whole(scene, 3), REASON_NONE);
-}
-
-/* Beside any share, one whole GPU is the second. */
-SCENE_TEST(a_share_and_a_whole_gpu_are_two)
-{
-    say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    show(scene, "a", "");
     struct request *request = core_request(&scene->core, "300");
     assert_int_equal(why_asked(scene, request), REASON_RESERVE);
-    request->whole = 1;
+    request->whole = 1; /* beside a share, one whole GPU is the second */
     assert_int_equal(why_asked(scene, request), REASON_NONE);
 }
 
-/* By the peak of its life, as it asks: what runs one after another may use the same GPU. */
-SCENE_TEST(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve)
+/* The peak of its life counts: containers that run one after another may share a GPU. */
+SCENE_TEST(reserve__is_open_to_pods_larger_than_one_gpu)
 {
     static const struct {
         const char *words;
@@ -991,9 +927,7 @@ SCENE_TEST(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve)
         {"400+400+400", REASON_NONE},
         {"i1+i200x2+300", REASON_NONE},
     };
-    say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    show(scene, "a", "");
+    rule_on_one_node(scene, (struct rule){.reserve = 1});
     for (uint32_t i = 0; i < ARRAY_LEN(row); i++) {
         const enum reason why = why_asked(scene, core_request(&scene->core, row[i].words));
         if (why != row[i].why)
@@ -1002,7 +936,7 @@ SCENE_TEST(a_pod_that_one_gpu_cannot_hold_may_use_the_reserve)
     }
 }
 
-/* Two T4 that take shares; an A100 that does not, and a piece of one. */
+/* Node a: two healthy T4s and an unhealthy A100, each of this size. */
 static void show_mixture(struct scene *scene, uint32_t milli)
 {
     const struct core_gpu gpu[] = {{.index = 0, .milli = milli, .mib = 16 * milli},
@@ -1014,11 +948,11 @@ static void show_mixture(struct scene *scene, uint32_t milli)
     for (uint32_t i = 0; i < 3; i++)
         inventory->gpu[i].model = i < 2 ? "T4" : "A100";
     assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(idle(scene, 0), 1);
 }
 
-/* Never is not later: the reserve is the reason only where the host would do, now or later. */
-SCENE_TEST(what_a_kept_host_can_never_serve_is_not_kept_from_it)
+/* The reserve is the reason only where the request could fit on the host at some time. */
+SCENE_TEST(reserve__is_no_reason_where_the_host_never_fits)
 {
     static const char *sick[] = {"A100"};
     static const char *h100[] = {"H100"};
@@ -1030,7 +964,7 @@ SCENE_TEST(what_a_kept_host_can_never_serve_is_not_kept_from_it)
     request->models = 1;
     request->model = h100;
     assert_int_equal(why_asked(scene, request), REASON_MODEL);
-    request->model = sick; /* which is sick: it waits for both */
+    request->model = sick; /* unhealthy now */
     assert_int_equal(why_asked(scene, request), REASON_RESERVE);
     request->models = 0;
     request->memory_mib = 4800;
@@ -1052,8 +986,8 @@ SCENE_TEST(what_a_kept_host_can_never_serve_is_not_kept_from_it)
     assert_int_equal(why_asked(scene, core_request(&scene->core, "350")), REASON_RESERVE);
 }
 
-/* The search ends before it knows; that the host is kept is known. */
-SCENE_TEST(a_kept_host_that_is_not_searched_to_the_end_is_kept)
+/* The search ends early, but the reserve is known without it. */
+SCENE_TEST(reserve__is_the_reason_when_the_search_ends_early)
 {
     say(scene, (struct rule){.reserve = 1});
     enforce(scene, RULES_ALL);
@@ -1072,23 +1006,19 @@ SCENE_TEST(a_kept_host_that_is_not_searched_to_the_end_is_kept)
     assert_int_equal(place_evaluate(&plan, &room, &rank), REASON_RESERVE);
 }
 
-SCENE_TEST(an_operator_reads_which_rule_keeps_which_hosts)
+SCENE_TEST(reserve__is_explained_by_rule_and_host)
 {
     static const struct label big[] = {{"pool", "training"}};
-    struct unschedulable unschedulable;
     struct asked asked;
     char text[REASON_BYTES_MAX];
     struct refusal refusal;
     say(scene, (struct rule){.name = "big", .labels = 1, .label = big, .reserve = 1});
     say(scene, (struct rule){.name = "rest", .reserve = 3});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    enforce_on_pools(scene);
     assert_int_equal(cause_on(scene, "300", "x", 0).rule, 0);
     assert_int_equal(cause_on(scene, "300", "x", 1).rule, 1);
     ask(scene, "300", "x", false, &asked);
-    unschedulable_of(asked.snapshot,
-                     &(struct unschedulable_question){asked.request, &(struct node_demands){0}},
-                     &asked.arena, &unschedulable);
+    const struct unschedulable unschedulable = unschedulable_asked(&asked);
     assert_int_equal(unschedulable.nodes[REASON_RESERVE], 3);
     assert_int_equal(unschedulable.reserved[0].nodes, 1);
     assert_int_equal(unschedulable.reserved[1].nodes, 2);
@@ -1113,46 +1043,39 @@ SCENE_TEST(an_operator_reads_which_rule_keeps_which_hosts)
     assert_string_equal(refusal.text, "no GPU with 300 milli free");
     asked_done(&asked);
     /* The ledger names the rule, too. */
-    const struct command bind = {.kind = COMMAND_RESERVE,
-                                 .uid = "q",
-                                 .namespace = "x",
-                                 .name = "q",
-                                 .node = "b",
-                                 .request = core_request(&scene->core, "300")};
+    const struct command bind = reserve_of("q", "x", "b", core_request(&scene->core, "300"));
     struct change change;
     assert_int_equal(ledger_decide(scene->core.ledger, &bind, &change), VERDICT_REFUSED);
     assert_int_equal(change.reason, REASON_RESERVE);
     assert_int_equal(change.rule, 1);
 }
 
-SCENE_TEST(a_host_with_whole_gpus_of_the_other_resource_is_not_idle)
+SCENE_TEST(idle_host__has_no_whole_gpus_of_the_other_resource)
 {
     struct pod *pod = core_pod(&scene->core, "p", "a");
     pod->whole_gpus = 1;
     const struct command adopt = {
         .kind = COMMAND_ADOPT, .uid = "p", .namespace = "x", .name = "p", .node = "a", .pod = pod};
-    say(scene, (struct rule){.reserve = 1});
-    enforce(scene, RULES_ALL);
-    show(scene, "a", "");
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    rule_on_one_node(scene, (struct rule){.reserve = 1});
+    assert_int_equal(idle(scene, 0), 1);
     assert_int_equal(core_do(&scene->core, &adopt), VERDICT_OK);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->held_gpus, 1);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 0);
-    /* Its agent names the GPU: the others take shares, and still nobody could have the host. */
+    assert_int_equal(idle(scene, 0), 0);
+    /* The agent names the held GPU: the others take shares, but the host is not idle. */
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000, .held = "pod:p"},
                                           {.index = 1, .mib = 16000},
                                           {.index = 2, .mib = 16000}};
     assert_int_equal(core_node(&scene->core, "a", gpu, 3), VERDICT_OK);
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->unnamed_gpus, 0);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 0);
+    assert_int_equal(idle(scene, 0), 0);
     assert_string_equal(fits(scene, "300", "x"), "a");
-    /* The agent is late, but the others are free. */
+    /* The agent still reports the GPU as held, but the others are free. */
     assert_int_equal(core_step(&scene->core, COMMAND_RELEASE, "p"), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(idle(scene, 0), 1);
     assert_string_equal(fits(scene, "300", "x"), "");
 }
 
-SCENE_TEST(what_nobody_could_have_for_itself_is_not_idle)
+SCENE_TEST(idle_host__has_several_healthy_gpus)
 {
     static const struct core_gpu one[] = {{.index = 0, .mib = 16000}};
     static const struct core_gpu sick[] = {{.index = 0, .mib = 16000, .sick = true},
@@ -1162,14 +1085,14 @@ SCENE_TEST(what_nobody_could_have_for_itself_is_not_idle)
     assert_int_equal(core_node(&scene->core, "a", one, 1), VERDICT_OK);
     assert_int_equal(core_node(&scene->core, "b", sick, 2), VERDICT_OK);
     show(scene, "c", "");
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(idle(scene, 0), 1);
     assert_string_equal(fits(scene, "300", "x"), "ab");
     show_of(scene, "b", "", "T4", VERDICT_OK); /* repaired */
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 2);
+    assert_int_equal(idle(scene, 0), 2);
     assert_string_equal(fits(scene, "300", "x"), "a");
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "b"};
     assert_int_equal(core_do(&scene->core, &gone), VERDICT_OK);
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->idle[0], 1);
+    assert_int_equal(idle(scene, 0), 1);
     ledger_set_policy_context(scene->core.ledger, NULL); /* and its slot is empty */
     assert_int_equal(ledger_node(scene->core.ledger, TEXT("a"))->rules, 0);
 }
@@ -1178,14 +1101,15 @@ SCENE_TEST(what_nobody_could_have_for_itself_is_not_idle)
  * Policies of pools
  */
 
-SCENE_TEST(a_pool_can_be_ordered_by_another_policy)
+SCENE_TEST(rule_policy__orders_its_pool)
 {
     say(scene,
         (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_SPREAD});
     enforce(scene, RULES_ALL);
     show(scene, "a", "training");
     show(scene, "b", "training");
-    for (uint32_t seed = 0; seed < 6; seed++) { /* equals by name, whatever the seed is */
+    for (uint32_t seed = 0; seed < 6;
+         seed++) { /* with any seed, equals are in the order of names */
         scene->book->seed = seed;
         enforce(scene, 0);
         enforce(scene, RULES_ALL);
@@ -1201,7 +1125,7 @@ SCENE_TEST(a_pool_can_be_ordered_by_another_policy)
     assert_int_equal(core_gpu(&scene->core, "a", "a/gpu-1")->reserved_milli, 300);
 }
 
-SCENE_TEST(nodes_under_the_policy_of_the_document_come_before_those_of_rules)
+SCENE_TEST(rule_policy__comes_after_the_policy_of_the_document)
 {
     static const struct label inference[] = {{"pool", "inference"}};
     say(scene,
@@ -1209,11 +1133,9 @@ SCENE_TEST(nodes_under_the_policy_of_the_document_come_before_those_of_rules)
     say(scene,
         (struct rule){.labels = 1, .label = inference, .has_order = true, .policy = POLICY_SPREAD});
     say(scene, (struct rule){.has_order = true, .policy = POLICY_BINPACK});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    enforce_on_pools(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "500"), VERDICT_OK);
-    assert_string_equal(fits(scene, "300", "x"), "cab");
-    assert_string_equal(fits(scene, "300+200", "x"), "cab");
+    all_fit(scene, "300 300+200", "cab");
     struct asked asked;
     ask(scene, "300", "x", false, &asked);
     assert_int_equal(asked.answer.candidate[0].rank.pool, 0);
@@ -1227,7 +1149,7 @@ SCENE_TEST(nodes_under_the_policy_of_the_document_come_before_those_of_rules)
     assert_string_equal(fits(scene, "300", "x"), "acb");
 }
 
-SCENE_TEST(a_policy_of_a_rule_gets_its_workload)
+SCENE_TEST(rule_policy__gets_its_workload)
 {
     assert_false(rulebook_needs_workload(scene->book));
     say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
@@ -1255,11 +1177,9 @@ SCENE_TEST(a_policy_of_a_rule_gets_its_workload)
  * Labels that change
  */
 
-SCENE_TEST(a_label_that_changes_changes_who_is_let_in)
+SCENE_TEST(labels__are_matched_again_when_they_change)
 {
-    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.labels = 1, .label = training, .whole = true});
     assert_string_equal(fits(scene, "300", "x"), "bc");
     show(scene, "a", "inference");
     assert_true(scene->core.done[scene->core.dones - 1].unwritten);
@@ -1273,20 +1193,16 @@ SCENE_TEST(a_label_that_changes_changes_who_is_let_in)
     assert_string_equal(fits(scene, "300", "x"), "bc");
 }
 
-SCENE_TEST(labels_outlive_what_happens_to_their_node)
+SCENE_TEST(labels__stay_through_other_changes)
 {
-    say(scene, (struct rule){.labels = 1, .label = training, .min_milli = 200});
-    enforce(scene, RULES_ALL);
-    three_pools(scene);
+    rule_on_pools(scene, (struct rule){.labels = 1, .label = training, .min_milli = 200});
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     const struct host host = {1000, 1000};
     assert_true(ledger_set_host(scene->core.ledger, TEXT("a"), &host));
     assert_string_equal(fits(scene, "100", "x"), "bc");
-    /* With another book the nodes are matched anew, though nobody shows them again. */
-    struct rulebook *other = rulebook_new(POLICY_BINPACK, "other");
-    struct rule rule = {.name = "r", .labels = 1, .label = any_pool, .min_milli = 900};
-    other->rule = &rule;
-    other->rules = 1;
+    /* Another rulebook is matched with the known nodes at once. */
+    const struct rule rule = {.labels = 1, .label = any_pool, .min_milli = 900};
+    struct rulebook *other = rulebook_with(POLICY_BINPACK, "other", &rule, 1);
     struct policy_context *context = policy_context_of_rulebook(other, RULES_ALL, NULL);
     ledger_set_policy_context(scene->core.ledger, context);
     assert_string_equal(fits(scene, "100", "x"), "c");
@@ -1300,7 +1216,7 @@ SCENE_TEST(labels_outlive_what_happens_to_their_node)
     rulebook_unref(other);
 }
 
-SCENE_TEST(a_node_of_the_question_alone_has_rules_too)
+SCENE_TEST(node_from_inventory__has_rules)
 {
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
     struct inventory *inventory = core_inventory(&scene->core, "n", "uid", gpu, 1);

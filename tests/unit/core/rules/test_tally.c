@@ -1,5 +1,5 @@
 /*
- * What is learned of the workload: pods counted by class, halved from time to time, and forgotten.
+ * The tally of a workload: pods counted by class, with weights that are halved from time to time.
  */
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void count(struct tally *tally, uint32_t milli, uint32_t pods)
         count_with(tally, milli, 0, NULL);
 }
 
-/* Of all classes of one part of this size. */
+/* The sum over all classes of one part of this size. */
 static uint32_t weight_of(const struct tally *tally, uint32_t milli)
 {
     uint32_t weight = 0;
@@ -49,7 +49,7 @@ static uint32_t weight_of(const struct tally *tally, uint32_t milli)
     return weight;
 }
 
-TEST(a_new_tally_knows_what_most_clusters_serve)
+TEST(tally__begins_with_a_common_workload)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -64,7 +64,7 @@ TEST(a_new_tally_knows_what_most_clusters_serve)
     assert_int_equal(workload->n_scarce, 3);     /* pods of 2, 4 and 8 GPUs are protected */
 }
 
-TEST(each_pod_counts_once_in_its_class)
+TEST(tally__counts_each_pod_in_its_class)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -87,7 +87,7 @@ TEST(each_pod_counts_once_in_its_class)
     assert_string_equal(class->model[0], "T4");
 }
 
-TEST(after_a_few_pods_the_cold_start_is_forgotten)
+TEST(cold_start__is_forgotten_after_a_few_pods)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -102,7 +102,7 @@ TEST(after_a_few_pods_the_cold_start_is_forgotten)
     assert_int_equal(weight_of(tally, 250), TALLY_WEIGHT);
 }
 
-TEST(what_came_long_ago_fades_and_is_forgotten)
+TEST(tally__halves_old_weights_and_forgets_them)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -126,20 +126,20 @@ TEST(what_came_long_ago_fades_and_is_forgotten)
     assert_int_equal(tally_pods(tally), 5 * TALLY_HALF);
 }
 
-TEST(a_full_tally_forgets_the_class_that_came_least_often)
+TEST(tally__forgets_the_rarest_class_when_full)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
     count(tally, 100, TALLY_COLD);
     for (uint32_t cpu = 1; tally_classes(tally) < WORKLOAD_CLASSES_MAX; cpu++)
         count_with(tally, 100, cpu, NULL);
-    count_with(tally, 100, 1, NULL); /* twice, as no other */
+    count_with(tally, 100, 1, NULL); /* the only one counted twice */
     for (uint32_t i = 0; i < 3; i++)
         count_with(tally, 900, i, NULL);
     assert_int_equal(tally_classes(tally), WORKLOAD_CLASSES_MAX);
     assert_int_equal(tally_class(tally, 0)->count, TALLY_COLD * TALLY_WEIGHT);
     assert_int_equal(tally_class(tally, 1)->host.cpu_milli, 1);
-    /* Of equals the first went. */
+    /* The first of equals was dropped. */
     assert_int_equal(tally_class(tally, 2)->host.cpu_milli, 5);
     assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->milli, 900);
     assert_int_equal(tally_class(tally, WORKLOAD_CLASSES_MAX - 1)->host.cpu_milli, 2);
@@ -157,7 +157,7 @@ static uint64_t pods_until_due(struct tally *tally)
     return tally_pods(tally) - before;
 }
 
-TEST(workloads_are_due_often_at_first_and_seldom_later)
+TEST(tally_is_due__often_at_first_and_seldom_later)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -172,7 +172,7 @@ TEST(workloads_are_due_often_at_first_and_seldom_later)
     assert_int_equal(pods_until_due(tally), TALLY_STEP_MAX);
 }
 
-TEST(a_full_window_is_still_a_workload)
+TEST(tally_workload__fits_a_full_window)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -183,7 +183,7 @@ TEST(a_full_window_is_still_a_workload)
 }
 
 /*
- * What is stored
+ * Stored rows
  */
 
 static struct tally_rows rows_of(const struct tally *tally)
@@ -191,7 +191,7 @@ static struct tally_rows rows_of(const struct tally *tally)
     return (struct tally_rows){
         .pods = tally_pods(tally),
         .classes = tally_classes(tally),
-        .class = tally_class(tally, 0), /* they are in an array */
+        .class = tally_class(tally, 0), /* an array */
     };
 }
 
@@ -213,7 +213,7 @@ static void count_any(struct tally *tally, uint64_t *seed)
                model[draw_below(seed, 3)]);
 }
 
-TEST(a_restored_tally_goes_on_like_the_one_that_was_stored)
+TEST(tally_restore__continues_the_stored_tally)
 {
     uint64_t seed = 7;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
@@ -225,7 +225,7 @@ TEST(a_restored_tally_goes_on_like_the_one_that_was_stored)
     const struct tally_rows rows = rows_of(tally);
     assert_int_equal(tally_restore(&rows, &again, &err), 0);
     assert_same_tally(tally, again);
-    assert_true(tally_is_due(again)); /* nothing was made of it yet */
+    assert_true(tally_is_due(again)); /* no workload was made of it yet */
     for (uint32_t i = 0; i < TALLY_HALF; i++) {
         uint64_t same = seed;
         count_any(tally, &seed);
@@ -234,7 +234,7 @@ TEST(a_restored_tally_goes_on_like_the_one_that_was_stored)
     assert_same_tally(tally, again);
 }
 
-TEST(the_cold_start_ends_also_after_a_restart_that_lost_some_of_it)
+TEST(cold_start__ends_after_a_restart_that_lost_part_of_it)
 {
     const struct workload_class class[] = {{.parts = 2, .milli = 300, .count = TALLY_WEIGHT},
                                            {.parts = 1, .milli = 500, .count = 1}};
@@ -251,7 +251,7 @@ TEST(the_cold_start_ends_also_after_a_restart_that_lost_some_of_it)
     count(tally, 1000, 1);
     assert_int_equal(tally_classes(tally), 2);
     assert_int_equal(weight_of(tally, 500), 0);
-    assert_int_equal(weight_of(tally, 1000), TALLY_WEIGHT - 4); /* as if it were all there */
+    assert_int_equal(weight_of(tally, 1000), TALLY_WEIGHT - 4); /* as if no class were missing */
 }
 
 /* Two valid classes, changed by the test. */
@@ -290,7 +290,7 @@ static void is_restored(struct stored stored)
     tally_free(tally);
 }
 
-TEST(what_no_tally_contains_is_not_restored)
+TEST(tally_restore__refuses_invalid_rows)
 {
     struct stored stored = stored_start();
 
@@ -312,7 +312,7 @@ TEST(what_no_tally_contains_is_not_restored)
     stored = stored_start();
     stored.class[1].parts = 1;
     is_refused(stored, "class 1 is like class 0");
-    stored.rows.classes = 1; /* it is enough */
+    stored.rows.classes = 1; /* the valid class alone */
     is_restored(stored);
     stored.rows.classes = 0;
     is_refused(stored, "0 classes: 1 to 512 would be right");
@@ -320,7 +320,7 @@ TEST(what_no_tally_contains_is_not_restored)
     is_refused(stored, "513 classes: 1 to 512 would be right");
 }
 
-TEST(alike_classes_are_found_wherever_they_are)
+TEST(tally_restore__refuses_equal_classes_anywhere)
 {
     struct workload_class class[WORKLOAD_CLASSES_MAX];
     const struct tally_rows rows = {.pods = 0, .classes = WORKLOAD_CLASSES_MAX, .class = class};
@@ -337,7 +337,7 @@ TEST(alike_classes_are_found_wherever_they_are)
     assert_string_equal(err.text, "class 7 is like class 5");
 }
 
-TEST(models_are_stored_and_forgotten_with_their_class)
+TEST(tally_restore__keeps_models_with_their_class)
 {
     const char *model[] = {"T4", "A100", ""};
     struct workload_class class[WORKLOAD_CLASSES_MAX];
@@ -353,14 +353,14 @@ TEST(models_are_stored_and_forgotten_with_their_class)
     assert_string_equal(tally_class(tally, 1)->model[0], "T4");
     assert_string_equal(tally_class(tally, 1)->model[1], "A100");
     assert_string_equal(tally_class(tally, 1)->model[2], "");
-    count(tally, 1000, 1); /* the first of the rarest goes */
+    count(tally, 1000, 1); /* drops the first of the rarest */
     assert_int_equal(tally_class(tally, 0)->milli, 2);
     count(tally, 999, 1);
     assert_int_equal(tally_class(tally, 0)->milli, 3);
     tally_free(NULL);
 }
 
-TEST(weights_that_would_outgrow_a_workload_are_not_restored)
+TEST(tally_restore__limits_the_sum_of_weights)
 {
     struct stored stored = stored_start();
 
@@ -374,33 +374,44 @@ TEST(weights_that_would_outgrow_a_workload_are_not_restored)
 }
 
 /*
- * What is expected
+ * Expected shapes
  */
 
 struct expecting {
     struct tally *tally;
     struct rulebook *book;
     struct expected_shape shape[RULEBOOK_SHAPES_MAX];
+    struct workload *workload; /* of the last learn() */
 };
 
-static void expecting_done(struct expecting *expecting)
-{
-    tally_free(expecting->tally);
-    rulebook_unref(expecting->book);
-}
-
 /* One pod was seen, of 600 milli; the cold start is over. */
-static void expecting_start(struct expecting *out)
+static int expecting_start(void **state)
 {
+    static struct expecting expecting;
     const struct workload_class class = {.parts = 1, .milli = 600, .count = TALLY_WEIGHT};
     const struct tally_rows rows = {.pods = TALLY_COLD + 1, .classes = 1, .class = &class};
     struct err err;
 
-    *out = (struct expecting){.book = rulebook_new(POLICY_ROLLOUT, "test")};
-    if (tally_restore(&rows, &out->tally, &err) < 0)
+    expecting = (struct expecting){.book = rulebook_new(POLICY_ROLLOUT, "test")};
+    if (tally_restore(&rows, &expecting.tally, &err) < 0)
         fail_msg("%s", err.text);
-    out->book->shape = out->shape;
+    expecting.book->shape = expecting.shape;
+    *state = &expecting;
+    return 0;
 }
+
+static int expecting_done(void **state)
+{
+    struct expecting *expecting = *state;
+
+    tally_free(expecting->tally);
+    rulebook_unref(expecting->book);
+    workload_unref(expecting->workload);
+    return 0;
+}
+
+#define EXPECTING_TEST(name)                                                                       \
+    TEST_WITH(name, struct expecting *expecting, expecting_start, expecting_done)
 
 static void expect(struct expecting *expecting, uint32_t parts, uint32_t milli, uint32_t weight)
 {
@@ -408,6 +419,40 @@ static void expect(struct expecting *expecting, uint32_t parts, uint32_t milli, 
 
     shape->class = (struct workload_class){.parts = parts, .milli = milli, .count = 1 << 20};
     shape->weight = weight;
+}
+
+/* The next piece of "PARTSxMILLI:NUMBER MILLI:NUMBER ..."; false at the end. */
+static bool next_piece(const char **text, uint32_t *parts, uint32_t *milli, uint32_t *number)
+{
+    int length = 0;
+
+    *parts = 1;
+    if (sscanf(*text, "%ux%u:%u %n", parts, milli, number, &length) != 3) {
+        *parts = 1;
+        if (sscanf(*text, "%u:%u %n", milli, number, &length) != 2)
+            return false;
+    }
+    *text += length;
+    return true;
+}
+
+/* Expects shapes by weight, counts pods of one part, and makes the workload of both. */
+static const struct workload *learn(struct expecting *expecting, const char *shapes,
+                                    const char *pods)
+{
+    uint32_t parts;
+    uint32_t milli;
+    uint32_t number;
+
+    while (next_piece(&shapes, &parts, &milli, &number))
+        expect(expecting, parts, milli, number);
+    tally_expect(expecting->tally, expecting->book);
+    while (next_piece(&pods, &parts, &milli, &number))
+        count(expecting->tally, milli, number);
+    assert_string_equal(shapes, "");
+    assert_string_equal(pods, "");
+    expecting->workload = tally_workload(expecting->tally);
+    return expecting->workload;
 }
 
 static uint32_t count_in(const struct workload *workload, uint32_t parts, uint32_t milli)
@@ -424,137 +469,89 @@ static uint64_t part_of(const struct workload *workload, uint32_t parts, uint32_
     return UINT64_C(1000000) * count_in(workload, parts, milli) / workload->count;
 }
 
-TEST(what_is_expected_is_its_weight_of_the_workload)
+EXPECTING_TEST(expected_shape__gets_its_weight_of_the_workload)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 8, 1000, 5);
-    expect(&expecting, 4, 1000, 20);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 300, 3);
-    count(expecting.tally, 700, 1);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload = learn(expecting, "8x1000:5 4x1000:20", "300:3 700:1");
     assert_int_equal(workload->classes, 5);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
     assert_in_range(part_of(workload, 4, 1000), 20000, 20020);
     assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
-    assert_int_equal(tally_classes(expecting.tally), 3); /* it is not learned */
-    assert_int_equal(workload->class[1].milli, 300);     /* what was seen comes first */
+    assert_int_equal(tally_classes(expecting->tally), 3); /* expected shapes are not counted */
+    assert_int_equal(workload->class[1].milli, 300);      /* seen classes come first */
     assert_int_equal(workload->class[3].parts, 8);
 }
 
-TEST(where_all_that_was_seen_is_expected_the_others_are_a_part_of_it)
+EXPECTING_TEST(expected_shape__gets_its_weight_beside_expected_pods_alone)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 8, 1000, 5);
-    expect(&expecting, 1, 600, 1);
-    tally_expect(expecting.tally, expecting.book);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload = learn(expecting, "8x1000:5 600:1", "");
     assert_int_equal(count_in(workload, 1, 600), 131072);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
     assert_int_equal(workload->classes, 2);
 }
 
-TEST(what_was_seen_more_often_than_expected_stays)
+EXPECTING_TEST(expected_shape__stays_when_seen_more_often)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 1, 300, 100);
-    expect(&expecting, 8, 1000, 500 - 100);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 300, 2);
-    count(expecting.tally, 700, 1);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload = learn(expecting, "300:100 8x1000:400", "300:2 700:1");
     assert_int_equal(count_in(workload, 1, 300), 2 * count_in(workload, 1, 700));
     assert_in_range(part_of(workload, 8, 1000), 400000, 400020);
 }
 
-TEST(what_was_seen_exactly_as_expected_stays)
+EXPECTING_TEST(expected_shape__stays_when_seen_exactly_as_often)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 1, 300, 250);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 300, 1);
-    count(expecting.tally, 700, 2);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload = learn(expecting, "300:250", "300:1 700:2");
     assert_int_equal(2 * count_in(workload, 1, 300), count_in(workload, 1, 700));
     assert_int_equal(count_in(workload, 1, 300), 32 * 1024);
 }
 
-/* Seen rarely, it is raised; what is seen beyond its weight does not make it too few. */
-TEST(no_shape_is_less_than_expected)
+/* Rare shapes are raised, whatever others have beyond their weight. */
+EXPECTING_TEST(expected_shape__is_never_below_its_weight)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 1, 200, 100);
-    expect(&expecting, 1, 300, 100);
-    expect(&expecting, 1, 400, 100);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 200, 2);
-    count(expecting.tally, 300, 30);
-    count(expecting.tally, 700, 10);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload =
+        learn(expecting, "200:100 300:100 400:100", "200:2 300:30 700:10");
     assert_in_range(part_of(workload, 1, 200), 100000, 100020);
     assert_in_range(part_of(workload, 1, 400), 100000, 100020);
     assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
     assert_in_range(workload->count, 65537, 262144);
 }
 
-TEST(a_full_tally_makes_room_for_what_is_expected)
+EXPECTING_TEST(full_tally__drops_the_rarest_for_an_expected_shape)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    count(expecting.tally, 600, 1);
+    count(expecting->tally, 600, 1);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
-        count(expecting.tally, i + 1, i == 0 || i == 7 || i == 11 ? 1 : 2);
-    expect(&expecting, 8, 1000, 5);
-    expect(&expecting, 1, 1, 1); /* the rarest, but it is expected */
-    tally_expect(expecting.tally, expecting.book);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+        count(expecting->tally, i + 1, i == 0 || i == 7 || i == 11 ? 1 : 2);
+    const struct workload *workload = learn(expecting, "8x1000:5 1:1", ""); /* 1 is the rarest */
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
-    assert_int_equal(count_in(workload, 1, 8), 0); /* the first one of the others is left out */
+    assert_int_equal(count_in(workload, 1, 8), 0); /* the first of the other rare ones is dropped */
     assert_true(count_in(workload, 1, 12) > 0);
     assert_true(count_in(workload, 1, 1) > 0);
     assert_true(count_in(workload, 1, 2) > 0);
     assert_true(count_in(workload, 1, 9) > 0);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
-    assert_int_equal(tally_classes(expecting.tally), WORKLOAD_CLASSES_MAX);
+    assert_int_equal(tally_classes(expecting->tally), WORKLOAD_CLASSES_MAX);
 }
 
-TEST(the_first_that_is_expected_stays_though_it_came_least_often)
+EXPECTING_TEST(full_tally__keeps_a_rare_class_that_is_expected)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
-        count(expecting.tally, i + 1, i == 99 ? 1 : 2);
-    count(expecting.tally, 600, 1);
-    expect(&expecting, 1, 100, 1);
-    expect(&expecting, 8, 1000, 5);
-    tally_expect(expecting.tally, expecting.book);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+        count(expecting->tally, i + 1, i == 99 ? 1 : 2);
+    count(expecting->tally, 600, 1);
+    const struct workload *workload = learn(expecting, "100:1 8x1000:5", "");
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
-    assert_int_equal(count_in(workload, 1, 600), 0); /* the first one of the others is left out */
+    assert_int_equal(count_in(workload, 1, 600),
+                     0); /* the first of the other rare ones is dropped */
     assert_int_equal(workload->class[99].milli, 100);
     assert_in_range(part_of(workload, 1, 100), 1000, 1020);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
 }
 
-/* Of equals the first ones go, as many as there are shapes that were not seen. */
-TEST(a_full_tally_makes_room_for_all_that_is_expected)
+/* Drops the first of equals, one for each unseen shape. */
+EXPECTING_TEST(full_tally__drops_a_class_for_each_expected_shape)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
-        count(expecting.tally, i + 1, 2);
-    count(expecting.tally, 600, 1); /* with the one at the start as often as the others */
-    expect(&expecting, 8, 1000, 5);
-    expect(&expecting, 1, 2, 1); /* it was seen */
-    expect(&expecting, 4, 1000, 20);
-    expect(&expecting, 2, 1000, 10);
-    tally_expect(expecting.tally, expecting.book);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+        count(expecting->tally, i + 1, 2);
+    count(expecting->tally, 600, 1); /* with the one at the start as often as the others */
+    const struct workload *workload =
+        learn(expecting, "8x1000:5 2:1 4x1000:20 2x1000:10", ""); /* 2 was seen */
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
     assert_int_equal(count_in(workload, 1, 600), 0);
     assert_int_equal(count_in(workload, 1, 1), 0);
@@ -566,82 +563,62 @@ TEST(a_full_tally_makes_room_for_all_that_is_expected)
     assert_in_range(part_of(workload, 2, 1000), 10000, 10020);
 }
 
-TEST(the_first_class_may_be_the_rarest)
+EXPECTING_TEST(full_tally__drops_the_first_class_if_it_is_the_rarest)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
-        count(expecting.tally, i + 1, 2);
-    expect(&expecting, 8, 1000, 5);
-    tally_expect(expecting.tally, expecting.book);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+        count(expecting->tally, i + 1, 2);
+    const struct workload *workload = learn(expecting, "8x1000:5", "");
     assert_int_equal(count_in(workload, 1, 600), 0);
     assert_int_equal(workload->class[0].milli, 1);
     assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
 }
 
-TEST(all_that_was_seen_often_stays)
+EXPECTING_TEST(expected_shape__stays_beside_others_seen_often)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 1, 300, 100);
-    expect(&expecting, 1, 400, 1);
-    expect(&expecting, 1, 500, 100);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 300, 3);
-    count(expecting.tally, 400, 3);
-    count(expecting.tally, 500, 3);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload =
+        learn(expecting, "300:100 400:1 500:100", "300:3 400:3 500:3");
     assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 600));
     assert_int_equal(count_in(workload, 1, 400), 3 * count_in(workload, 1, 600));
     assert_int_equal(count_in(workload, 1, 500), 3 * count_in(workload, 1, 600));
 }
 
 /* Compared by count for its weight, not by count. */
-TEST(a_light_shape_that_was_seen_often_comes_before_a_heavy_one)
+EXPECTING_TEST(expected_shape__is_compared_by_count_for_its_weight)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 1, 300, 1);
-    expect(&expecting, 1, 400, 100);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 300, 10);
-    count(expecting.tally, 400, 100);
-    count(expecting.tally, 600, 949);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    const struct workload *workload = learn(expecting, "300:1 400:100", "300:10 400:100 600:949");
     assert_int_equal(95 * count_in(workload, 1, 300), count_in(workload, 1, 600));
     assert_true(count_in(workload, 1, 400) > 10 * count_in(workload, 1, 300));
 }
 
-/* A quarter: 300 of 1,201 are too few, 300 of 1,199 are enough. */
-TEST(a_shape_is_raised_if_it_was_seen_a_little_too_rarely)
+/* Expects a quarter, and counts 300 pods of 300 + others. */
+static bool is_raised(struct expecting *expecting, uint32_t others)
 {
-    for (uint32_t others = 899; others <= 901; others += 2) {
-        CLEANUP(expecting_done) struct expecting expecting;
-        expecting_start(&expecting);
-        expect(&expecting, 1, 300, 250);
-        tally_expect(expecting.tally, expecting.book);
-        count(expecting.tally, 300, 300);
-        count(expecting.tally, 600, others - 1);
-        CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
-        const uint32_t seen = count_in(workload, 1, 600) / others * 300;
-        assert_true((count_in(workload, 1, 300) > seen) == (others == 901));
-        assert_true(count_in(workload, 1, 300) >= seen);
-    }
+    expect(expecting, 1, 300, 250);
+    count(expecting->tally, 300, 300);
+    count(expecting->tally, 600, others - 1);
+    const struct workload *workload = learn(expecting, "", "");
+    const uint32_t seen = count_in(workload, 1, 600) / others * 300;
+    assert_true(count_in(workload, 1, 300) >= seen);
+    return count_in(workload, 1, 300) > seen;
 }
 
-TEST(a_count_that_is_whole_is_not_rounded)
+EXPECTING_TEST(expected_shape__is_raised_when_seen_a_little_too_rarely)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    expect(&expecting, 8, 1000, 250);
-    tally_expect(expecting.tally, expecting.book);
-    count(expecting.tally, 600, 2);
-    CLEANUP(workload_unrefp) struct workload *workload = tally_workload(expecting.tally);
+    assert_true(is_raised(expecting, 901));
+}
+
+EXPECTING_TEST(expected_shape__stays_when_seen_a_little_more_often)
+{
+    assert_false(is_raised(expecting, 899));
+}
+
+EXPECTING_TEST(expected_shape__is_not_rounded_when_its_count_is_whole)
+{
+    const struct workload *workload = learn(expecting, "8x1000:250", "600:2");
     assert_int_equal(3 * count_in(workload, 8, 1000), count_in(workload, 1, 600));
 }
 
-TEST(an_expectation_is_due_before_the_first_pod)
+TEST(tally_expect__is_due_before_the_first_pod)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
     struct rulebook *book = rulebook_new(POLICY_ROLLOUT, "test");
@@ -653,37 +630,33 @@ TEST(an_expectation_is_due_before_the_first_pod)
     assert_int_equal(workload->classes, 6);
 }
 
-TEST(a_new_expectation_is_due_and_an_empty_one_changes_nothing)
+EXPECTING_TEST(tally_expect__is_due_and_empty_changes_nothing)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
-    count(expecting.tally, 300, 100);
-    CLEANUP(workload_unrefp) struct workload *bare = tally_workload(expecting.tally);
-    assert_false(tally_is_due(expecting.tally));
-    tally_expect(expecting.tally, expecting.book);
-    assert_true(tally_is_due(expecting.tally));
-    CLEANUP(workload_unrefp) struct workload *empty = tally_workload(expecting.tally);
+    count(expecting->tally, 300, 100);
+    CLEANUP(workload_unrefp) struct workload *bare = tally_workload(expecting->tally);
+    assert_false(tally_is_due(expecting->tally));
+    tally_expect(expecting->tally, expecting->book);
+    assert_true(tally_is_due(expecting->tally));
+    CLEANUP(workload_unrefp) struct workload *empty = tally_workload(expecting->tally);
     assert_int_equal(empty->count, bare->count);
-    assert_false(tally_is_due(expecting.tally));
-    count(expecting.tally, 300, 49);
-    assert_false(tally_is_due(expecting.tally));
-    tally_expect(expecting.tally, NULL);
-    assert_true(tally_is_due(expecting.tally));
-    CLEANUP(workload_unrefp) struct workload *none = tally_workload(expecting.tally);
+    assert_false(tally_is_due(expecting->tally));
+    count(expecting->tally, 300, 49);
+    assert_false(tally_is_due(expecting->tally));
+    tally_expect(expecting->tally, NULL);
+    assert_true(tally_is_due(expecting->tally));
+    CLEANUP(workload_unrefp) struct workload *none = tally_workload(expecting->tally);
     assert_int_equal(none->classes, 2);
 }
 
-TEST(the_same_pods_and_expectations_make_the_same_workload)
+EXPECTING_TEST(tally_workload__is_deterministic)
 {
-    CLEANUP(expecting_done) struct expecting expecting;
-    expecting_start(&expecting);
     for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
-        expect(&expecting, 2 + i, 1000, 1 + i % 15);
-    tally_expect(expecting.tally, expecting.book);
+        expect(expecting, 2 + i, 1000, 1 + i % 15);
+    tally_expect(expecting->tally, expecting->book);
     for (uint32_t i = 1; i < 200; i++)
-        count(expecting.tally, i, i);
-    CLEANUP(workload_unrefp) struct workload *one = tally_workload(expecting.tally);
-    CLEANUP(workload_unrefp) struct workload *two = tally_workload(expecting.tally);
+        count(expecting->tally, i, i);
+    CLEANUP(workload_unrefp) struct workload *one = tally_workload(expecting->tally);
+    CLEANUP(workload_unrefp) struct workload *two = tally_workload(expecting->tally);
     assert_int_equal(one->classes, two->classes);
     assert_memory_equal(one->sequence, two->sequence, sizeof one->sequence);
     for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)

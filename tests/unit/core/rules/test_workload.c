@@ -1,5 +1,5 @@
 /*
- * Classes of pods, and what is made of them: typical shapes, sequences, scarce classes.
+ * Classes of pods, and their typical shapes, sequences and scarce classes.
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ static const char *half[] = {"T4", "H100"};
  * Classes
  */
 
-TEST(a_request_is_of_the_class_of_its_largest_want)
+TEST(workload_class__is_that_of_the_largest_want)
 {
     struct want want[] = {{.container = "a", .parts = 1, .milli = 900},
                           {.container = "b", .parts = 2, .milli = 500},
@@ -33,7 +33,7 @@ TEST(a_request_is_of_the_class_of_its_largest_want)
     struct workload_class class;
 
     workload_class_of(&request, &class);
-    assert_int_equal(class.parts, 2); /* of equals the first */
+    assert_int_equal(class.parts, 2); /* the first of equals */
     assert_int_equal(class.milli, 500);
     assert_int_equal(class.share_mib, 77);
     assert_int_equal(class.host.cpu_milli, 4000);
@@ -45,15 +45,14 @@ TEST(a_request_is_of_the_class_of_its_largest_want)
     workload_class_of(&request, &class);
     assert_int_equal(class.parts, 2);
     assert_int_equal(class.milli, 900);
-    want[0].parts = 1;
-    want[2].milli = 401;
+    want[2].milli = 601;
     want[2].parts = 3;
     workload_class_of(&request, &class);
     assert_int_equal(class.parts, 3);
-    assert_int_equal(class.milli, 401);
+    assert_int_equal(class.milli, 601);
 }
 
-TEST(a_request_without_wants_is_of_a_class_without_gpus)
+TEST(workload_class__has_no_gpus_without_wants)
 {
     const struct request request = {
         .models = 1, .model = t4, .memory_mib = 5, .host = {1, 2}, .whole = 1};
@@ -69,7 +68,7 @@ TEST(a_request_without_wants_is_of_a_class_without_gpus)
     assert_int_equal(class.count, 1);
 }
 
-TEST(classes_are_alike_if_they_ask_for_the_same)
+TEST(workload_alike__compares_the_request_not_the_count)
 {
     const struct workload_class class = {.host = {1, 2},
                                          .parts = 1,
@@ -92,20 +91,17 @@ TEST(classes_are_alike_if_they_ask_for_the_same)
     other[8].count++;
     for (uint32_t i = 0; i < ARRAY_LEN(other); i++)
         assert_int_equal(workload_alike(&class, &other[i]), i == 8);
+    /* Without GPUs only the host matters. */
+    const struct workload_class none = {.host = {1, 2}, .count = 1};
+    struct workload_class same = other[0];
+    same.host = none.host;
+    same.parts = 0;
+    assert_true(workload_alike(&none, &same));
+    same.host.memory_mib++;
+    assert_false(workload_alike(&none, &same));
 }
 
-TEST(without_gpus_only_the_host_matters)
-{
-    const struct workload_class class = {.host = {1, 2}, .count = 1};
-    struct workload_class other = {
-        .host = {1, 2}, .milli = 5, .share_mib = 6, .models = 1, .model = t4, .count = 1};
-
-    assert_true(workload_alike(&class, &other));
-    other.host.memory_mib++;
-    assert_false(workload_alike(&class, &other));
-}
-
-TEST(classes_and_their_models_are_copied)
+TEST(workload__copies_classes_and_models)
 {
     char first[] = "T4";
     char second[] = "A100-SXM4-80GB";
@@ -138,7 +134,7 @@ TEST(classes_and_their_models_are_copied)
     workload_unref(workload);
 }
 
-TEST(a_workload_lives_until_its_last_reference_goes)
+TEST(workload__lives_until_its_last_reference)
 {
     const struct workload_class class[] = {{.parts = 1, .milli = 10, .count = 1}};
     struct workload *workload = workload_new(class, 1);
@@ -153,7 +149,7 @@ TEST(a_workload_lives_until_its_last_reference_goes)
     workload_unref(NULL);
 }
 
-TEST(an_empty_workload_has_nothing)
+TEST(workload__without_gpus_has_no_sequences)
 {
     struct workload *workload = workload_new(NULL, 0);
 
@@ -165,13 +161,19 @@ TEST(an_empty_workload_has_nothing)
     assert_int_equal(workload->sequences, 0);
     assert_int_equal(workload->n_scarce, 0);
     workload_unref(workload);
+    const struct workload_class class = {.host = {1, 0}, .count = 3};
+    workload = workload_new(&class, 1);
+    assert_int_equal(workload->n_typical, 1);
+    assert_int_equal(workload->sequences, 0);
+    assert_int_equal(workload->gpu_milli, 0);
+    workload_unref(workload);
 }
 
 /*
  * Typical shapes
  */
 
-TEST(shapes_leave_host_memory_and_memory_of_shares_out)
+TEST(typical_shapes__ignore_host_memory_and_share_memory)
 {
     const struct workload_class class[] = {
         {.host = {1, 1}, .parts = 1, .milli = 500, .count = 10},
@@ -220,7 +222,7 @@ static uint32_t typicals_of(uint32_t first, uint32_t second, uint32_t third)
     return typicals;
 }
 
-TEST(typical_shapes_cover_95_percent_of_the_pods)
+TEST(typical_shapes__cover_95_percent_of_the_pods)
 {
     assert_int_equal(typicals_of(95, 3, 2), 1);
     assert_int_equal(typicals_of(94, 3, 3), 2);
@@ -230,7 +232,7 @@ TEST(typical_shapes_cover_95_percent_of_the_pods)
     assert_int_equal(typicals_of(WORKLOAD_COUNT_MAX - 2, 1, 1), 1);
 }
 
-/* Choose the commonest that is left, of equals the first, until enough is covered. */
+/* Chooses the commonest remaining shape, the first of equals, until enough pods are covered. */
 static void check_typicals(const struct workload *workload)
 {
     uint32_t count[WORKLOAD_CLASSES_MAX] = {0};
@@ -284,7 +286,7 @@ static void check_sequences(const struct workload *workload)
         }
 }
 
-TEST(each_workload_is_what_its_classes_say)
+TEST(workload__agrees_with_its_classes)
 {
     uint64_t seed = 7;
     for (int i = walk_steps(1000, 100); i > 0; i--) {
@@ -295,7 +297,7 @@ TEST(each_workload_is_what_its_classes_say)
     }
 }
 
-TEST(sequences_draw_classes_with_gpus_by_their_counts)
+TEST(sequences__draw_gpu_classes_by_their_counts)
 {
     const struct workload_class class[] = {
         {.host = {1, 0}, .count = 5000},        {.parts = 1, .milli = 1, .count = 300},
@@ -316,8 +318,8 @@ TEST(sequences_draw_classes_with_gpus_by_their_counts)
     workload_unref(workload);
 }
 
-/* Nodes and times must not differ in what they think of a placement, nor must versions. */
-TEST(the_same_classes_give_the_same_sequences_for_ever)
+/* Placements must not differ between processes, times or versions. */
+TEST(sequences__never_change_for_the_same_classes)
 {
     struct workload_class class[100];
     for (uint32_t i = 0; i < ARRAY_LEN(class); i++)
@@ -333,22 +335,11 @@ TEST(the_same_classes_give_the_same_sequences_for_ever)
     workload_unref(workload);
 }
 
-TEST(without_gpu_classes_there_are_no_sequences)
-{
-    const struct workload_class class[] = {{.host = {1, 0}, .count = 3}};
-    struct workload *workload = workload_new(class, 1);
-
-    assert_int_equal(workload->sequences, 0);
-    assert_int_equal(workload->gpu_milli, 0);
-    assert_int_equal(workload->n_typical, 1);
-    workload_unref(workload);
-}
-
 /*
  * Scarce classes
  */
 
-TEST(the_commonest_classes_of_several_gpus_have_a_price)
+TEST(scarce_classes__are_the_commonest_of_several_gpus)
 {
     static const struct workload_class class[] = {
         {.parts = 1, .milli = 1, .count = 900}, {.parts = 2, .milli = 1, .count = 5},
@@ -364,7 +355,7 @@ TEST(the_commonest_classes_of_several_gpus_have_a_price)
     workload_unref(workload);
 }
 
-/* Of the given counts, the WORKLOAD_SCARCE_MAX largest in order; of equals the first. */
+/* The WORKLOAD_SCARCE_MAX largest counts in order, the first of equals first. */
 static void check_scarces(const uint32_t *count, uint32_t classes)
 {
     struct workload_class class[WORKLOAD_CLASSES_MAX] = {0};
@@ -386,7 +377,7 @@ static void check_scarces(const uint32_t *count, uint32_t classes)
     workload_unref(workload);
 }
 
-TEST(of_many_scarce_classes_the_rarest_have_no_price)
+TEST(scarce_classes__leave_the_rarest_out)
 {
     uint64_t seed = 8;
     for (int i = walk_steps(500, 50); i > 0; i--) {
