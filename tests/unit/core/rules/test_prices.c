@@ -312,6 +312,10 @@ TEST(rule_next__is_the_next_amount_that_the_rule_allows)
     assert_int_equal(rule_next(&rule, 350), 350);
     assert_int_equal(rule_next(&rule, 980), 980);
     assert_int_equal(rule_next(&rule, 981), 0);
+    const struct rule sizes = {.sizes = 2, .size = {250, 500}};
+    assert_int_equal(rule_next(&sizes, 100), 250);
+    assert_int_equal(rule_next(&sizes, 251), 500);
+    assert_int_equal(rule_next(&sizes, 501), 0);
     rule.sizes = 3;
     rule.size[0] = 280; /* below the least */
     rule.size[1] = 400; /* no multiple */
