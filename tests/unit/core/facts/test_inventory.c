@@ -787,7 +787,10 @@ TEST(cordon__names_gpus_or_all)
     assert_string_equal(fixture.out.problem_text,
                         "annotation milligpu.io/cordon: \"x\" names no "
                         "GPU: ids of this node or \"all\" would be right");
-    fixture.facts.cordon = "n1/gpu-1";
+    fixture.facts.allocatable_milli = "1000"; /* a single GPU */
+    fixture.facts.cordon = "n1/gpu-0";
+    parse();
+    assert_true(fixture.out.gpu[0].cordoned);
     fixture.facts.allocatable_milli = "0"; /* while a plugin restarts there is nothing to name */
     assert_found(SOURCE_ALLOCATABLE, 0);
 }
