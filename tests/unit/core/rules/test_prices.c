@@ -316,6 +316,9 @@ TEST(rule_next__is_the_next_amount_that_the_rule_allows)
     assert_int_equal(rule_next(&sizes, 100), 250);
     assert_int_equal(rule_next(&sizes, 251), 500);
     assert_int_equal(rule_next(&sizes, 501), 0);
+    const struct rule one_size = {.sizes = 1, .size = {500}};
+    assert_int_equal(rule_next(&one_size, 300), 500);
+    assert_int_equal(rule_next(&one_size, 600), 0);
     rule.sizes = 3;
     rule.size[0] = 280; /* below the least */
     rule.size[1] = 400; /* no multiple */
