@@ -34,7 +34,7 @@ GRACE_MS = 200
 # ways.
 LONG = {
     "filter__equals_a_plain_ranking", "place_find__returns_the_best_of_all_placements",
-    "many_wants_are_placed_greedily_and_rightly", "ledger__stays_valid_on_a_random_walk",
+    "ledger__stays_valid_on_a_random_walk",
     "ledger__refuses_more_than_the_most_nodes", "reconcile__changes_nothing_the_second_time",
     "quantity__agrees_with_plain_arithmetic", "check_some__reaches_every_node",
     "place_evaluate__bounds_the_steps_of_the_worst_case", "order__is_total", "budget__ranks_unscored_nodes_last",
