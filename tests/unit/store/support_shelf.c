@@ -12,6 +12,10 @@
 #include "support/store_checks.h"
 #include "support/valid.h"
 
+const struct core_gpu two_a100[2] = {{.id = "GPU-a", .index = 0, .mib = 81920},
+                                     {.id = "GPU-b", .index = 1, .mib = 81920}};
+const struct core_gpu two_counted[2] = {{.index = 0, .mib = 81920}, {.index = 1, .mib = 81920}};
+
 static void take_notice(void *user, const char *text)
 {
     struct shelf *shelf = user;
@@ -128,12 +132,34 @@ enum store_outcome shelf_write(struct shelf *shelf, struct err *err)
     return outcome;
 }
 
+void shelf_begin(struct shelf *shelf)
+{
+    struct err err;
+    if (shelf->ops.begin(shelf->ops.ctx, &err) < 0)
+        fail_with(&err);
+}
+
+void shelf_commit(struct shelf *shelf)
+{
+    struct err err;
+    if (shelf->ops.commit(shelf->ops.ctx, &err) < 0)
+        fail_with(&err);
+}
+
+void shelf_maintain(struct shelf *shelf, int64_t now_ms)
+{
+    struct err err;
+    if (shelf->ops.maintain(shelf->ops.ctx, now_ms, &err) < 0)
+        fail_with(&err);
+}
+
 void shelf_save(struct shelf *shelf)
 {
     struct err err;
-    if (shelf->ops.begin(shelf->ops.ctx, &err) < 0 || shelf_write(shelf, &err) != STORE_OK ||
-        shelf->ops.commit(shelf->ops.ctx, &err) < 0)
+    shelf_begin(shelf);
+    if (shelf_write(shelf, &err) != STORE_OK)
         fail_with(&err);
+    shelf_commit(shelf);
     core_forget_undo(&shelf->core);
     shelf->written = 0;
 }
@@ -165,13 +191,16 @@ void shelf_same(struct shelf *shelf)
 
 void shelf_turn(struct shelf *shelf)
 {
-    struct err err;
-
     shelf_close(shelf);
     shelf_open(shelf);
     shelf_same(shelf);
-    if (store_verify(shelf->store, &err) < 0)
-        fail_with(&err);
+    shelf_sound(shelf);
+}
+
+void shelf_save_and_turn(struct shelf *shelf)
+{
+    shelf_save(shelf);
+    shelf_turn(shelf);
 }
 
 int shelf_sql(const char *path, const char *sql)
@@ -184,6 +213,15 @@ int shelf_sql(const char *path, const char *sql)
     sqlite3_free(text);
     must(sqlite3_close(db) == SQLITE_OK);
     return rc;
+}
+
+void shelf_run(const struct shelf *shelf, const char *sql)
+{
+    const int rc = shelf_sql(shelf->path, sql);
+    if (rc != SQLITE_OK) {
+        (void)fprintf(stderr, "%d for %s\n", rc, sql);
+        must_fail(__FILE__, __LINE__, "the file refuses the statement");
+    }
 }
 
 void shelf_spoil(const struct shelf *shelf, const char *sql)

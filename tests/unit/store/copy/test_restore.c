@@ -161,7 +161,6 @@ SHELF_TEST(verify_does_not_read_a_foreign_log_either)
 SHELF_TEST(an_older_state_of_the_same_file_is_refused)
 {
     char older[160];
-    struct err err;
 
     begin(shelf);
     shelf_close(shelf);
@@ -170,7 +169,7 @@ SHELF_TEST(an_older_state_of_the_same_file_is_refused)
     shelf_open(shelf);
     reserve(shelf, "second");
     shelf->store->limits.wal_soft = 1;
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1, &err), 0);
+    shelf_maintain(shelf, 1);
     reserve_and_be_killed(shelf, "third");
     copy_over(older, shelf->path);
     assert_refused(shelf);
@@ -199,7 +198,7 @@ SHELF_TEST(a_killed_ledger_opens_as_ever)
         shelf_open(shelf);
     }
     shelf_close(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 4);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 4);
 }
 
 SHELF_TEST(without_a_log_a_copy_may_take_the_place)
@@ -235,7 +234,7 @@ SHELF_TEST(a_lost_ledger_begins_anew_beside_its_log)
     assert_int_equal(unlink(shelf->path), 0);
     shelf_open(shelf);
     shelf_close(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 0);
 }
 
 /* The id cannot be noted: that says nothing about the ledger. */
@@ -293,7 +292,7 @@ SHELF_TEST(restore_moves_the_former_set_aside)
     assert_int_equal(owner, OWNER_THIS_BY_COPY);
     assert_int_equal(store_verify(shelf->store, &err), 0);
     shelf_close(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
     assert_int_equal(shelf_number(backup, "SELECT count(*) FROM allocation"), 1);
 }
 
@@ -329,7 +328,7 @@ SHELF_TEST(restore_to_where_no_ledger_is)
     xfree(restored.aside);
     shelf_open(shelf);
     shelf_close(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
 }
 
 static void assert_kept(struct shelf *shelf, const char *backup, enum err_code code,

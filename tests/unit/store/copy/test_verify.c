@@ -13,9 +13,6 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-
 /* An open ledger with two nodes and three pods, one of them released. */
 static int set_up(void **state)
 {

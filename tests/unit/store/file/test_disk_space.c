@@ -88,7 +88,7 @@ SHELF_TEST(the_namespace_with_most_history_loses_its_oldest_first)
     assert_int_equal(reach.bytes, 0);
     assert_int_equal(reach.most_bytes, 0);
     assert_string_equal(reach.most, "");
-    (void)core_node(&shelf->core, "n1", gpus, 2);
+    (void)core_node(core, "n1", gpus, 2);
     reserve(shelf, "alive", "stays", "500");
     for (int i = 0; i < QUIET; i++)
         live_and_end(shelf, "quiet", i, large);
@@ -101,19 +101,17 @@ SHELF_TEST(the_namespace_with_most_history_loses_its_oldest_first)
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_int_equal(facts.max_bytes, 2 << 20);
     assert_in_range(facts.used_bytes, 1 << 19, 3 << 19);
-    assert_in_range(facts.trimmed_ms, 1, shelf->core.now_ms);
+    assert_in_range(facts.trimmed_ms, 1, core->now_ms);
     assert_non_null(strstr(shelf->notices.data, "comes near its limit of 2 MiB"));
     assert_int_equal(count_past(shelf, "quiet"), QUIET);
     assert_in_range(count_past(shelf, "loud"), 100, LOUD / 2);
-    assert_int_equal(
-        shelf_number(shelf->path, "SELECT count(*) FROM allocation WHERE uid = 'loud-2999'"), 1);
-    assert_int_equal(
-        shelf_number(shelf->path, "SELECT count(*) FROM allocation WHERE uid = 'loud-0'"), 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation WHERE uid = 'loud-2999'", 1);
+    assert_sql(shelf, "SELECT count(*) FROM allocation WHERE uid = 'loud-0'", 0);
     /* The journal keeps its quarter. */
     assert_in_range(atomic_load(&shelf->store->journal_bytes), 1 << 16, 3 << 19);
     assert_int_equal(store_reach(shelf->store, &reach, &err), 0);
     assert_string_equal(reach.most, "loud");
-    assert_in_range(reach.oldest_ms, 1, shelf->core.now_ms - (LOUD - 1) * 1000);
+    assert_in_range(reach.oldest_ms, 1, core->now_ms - (LOUD - 1) * 1000);
     shelf_same(shelf);
     shelf_sound(shelf);
 }
@@ -124,7 +122,7 @@ SHELF_TEST(the_counts_are_those_of_the_file)
     struct err err;
 
     open_with(shelf, 2 << 20, false);
-    (void)core_node(&shelf->core, "n1", gpus, 2);
+    (void)core_node(core, "n1", gpus, 2);
     for (int i = 0; i < 1500; i++) {
         live_and_end(shelf, i % 3 == 0 ? "one" : "two", i, large);
         maintain(shelf);
@@ -139,7 +137,7 @@ SHELF_TEST(the_counts_are_those_of_the_file)
     assert_int_equal(atomic_load(&shelf->store->journal_rows), rows);
     /* A batch that is lost counts nothing. */
     reserve(shelf, "one", "lost", "100");
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     shelf->ops.rollback(shelf->ops.ctx);
     assert_int_equal(atomic_load(&shelf->store->journal_bytes), bytes);
@@ -148,15 +146,14 @@ SHELF_TEST(the_counts_are_those_of_the_file)
 /* The sum of the texts is near what the rows really take. */
 SHELF_TEST(what_is_counted_of_the_history_is_about_what_it_takes)
 {
-    (void)core_node(&shelf->core, "n1", gpus, 2);
+    (void)core_node(core, "n1", gpus, 2);
     for (int i = 0; i < 400; i++)
         live_and_end(shelf, "team-of-some-length", i, i % 2 == 0 ? large : "300");
     const long long counted = shelf_number(shelf->path, "SELECT sum(bytes) FROM past");
     const long long before = shelf_number(shelf->path, "SELECT page_count - freelist_count FROM"
                                                        " pragma_page_count, pragma_freelist_count");
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA foreign_keys=ON;"
-                                            "DELETE FROM allocation WHERE state = 'released'"),
-                     SQLITE_OK);
+    shelf_run(shelf, "PRAGMA foreign_keys=ON;"
+                     "DELETE FROM allocation WHERE state = 'released'");
     const long long after = shelf_number(shelf->path, "SELECT page_count - freelist_count FROM"
                                                       " pragma_page_count, pragma_freelist_count");
     assert_in_range(counted, (before - after) * 4096 / 2, (before - after) * 4096 * 5 / 4);
@@ -166,35 +163,29 @@ SHELF_TEST(namespaces_beyond_the_bound_are_counted_together)
 {
     char name[32];
 
-    (void)core_node(&shelf->core, "n1", gpus, 2);
+    (void)core_node(core, "n1", gpus, 2);
     save(shelf);
-    assert_int_equal(
-        shelf_sql(shelf->path,
-                  "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n"
-                  " WHERE i < 4095) INSERT INTO past SELECT 'made-up-' || i, 0, 0 FROM n"),
-        SQLITE_OK);
+    shelf_run(
+        shelf,
+        "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 4095) INSERT"
+        " INTO past SELECT 'made-up-' || i, 0, 0 FROM n");
     for (int i = 0; i < 3; i++) {
         (void)snprintf(name, sizeof name, "ns%d", i);
         live_and_end(shelf, name, i, "300");
     }
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM past"), 4097);
-    assert_int_equal(shelf_number(shelf->path, "SELECT n_rows FROM past WHERE namespace = 'ns0'"),
-                     1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT n_rows FROM past WHERE namespace = ''"), 2);
-    assert_int_equal(shelf_number(shelf->path, "SELECT sum(is_other) FROM allocation"), 2);
+    assert_sql(shelf, "SELECT count(*) FROM past", 4097);
+    assert_sql(shelf, "SELECT n_rows FROM past WHERE namespace = 'ns0'", 1);
+    assert_sql(shelf, "SELECT n_rows FROM past WHERE namespace = ''", 2);
+    assert_sql(shelf, "SELECT sum(is_other) FROM allocation", 2);
     /* One that has a row of its own by now is still counted where it was. */
-    assert_int_equal(shelf_sql(shelf->path, "DELETE FROM past WHERE namespace = 'made-up-1'"),
-                     SQLITE_OK);
+    shelf_run(shelf, "DELETE FROM past WHERE namespace = 'made-up-1'");
     live_and_end(shelf, "ns2", 9, "300");
-    assert_int_equal(shelf_number(shelf->path, "SELECT n_rows FROM past WHERE namespace = 'ns2'"),
-                     1);
-    assert_int_equal(shelf_sql(shelf->path, "DELETE FROM past WHERE namespace LIKE 'made-up-%'"),
-                     SQLITE_OK);
+    assert_sql(shelf, "SELECT n_rows FROM past WHERE namespace = 'ns2'", 1);
+    shelf_run(shelf, "DELETE FROM past WHERE namespace LIKE 'made-up-%'");
     shelf_sound(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA foreign_keys=ON;"
-                                            "DELETE FROM allocation WHERE state = 'released'"),
-                     SQLITE_OK);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM past"), 0);
+    shelf_run(shelf, "PRAGMA foreign_keys=ON;"
+                     "DELETE FROM allocation WHERE state = 'released'");
+    assert_sql(shelf, "SELECT count(*) FROM past", 0);
 }
 
 /* Nothing is left to trim: live rows never go. */
@@ -208,15 +199,14 @@ SHELF_TEST(grants_stop_before_the_limit_and_releases_go_on)
     open_with(shelf, 2 << 20, false);
     for (int i = 0; i < 40; i++) {
         (void)snprintf(uid, sizeof uid, "n%d", i);
-        (void)core_node(&shelf->core, uid, gpus, 1);
+        (void)core_node(core, uid, gpus, 1);
     }
     save(shelf);
     for (; store_space(shelf->store) == SPACE_ENOUGH && made < 4000; made++) {
         (void)snprintf(uid, sizeof uid, "p%d", made);
-        struct pod *pod = core_pod(&shelf->core, uid, "n1");
-        core_note(&shelf->core, pod,
-                  "c0 GPU-a 1 1,c1 GPU-b 1 1,c2 GPU-c 1 1,c3 GPU-d 1 1,c4 GPU-e 1 1");
-        assert_int_equal(core_adopt(&shelf->core, pod, "s1+s1+s1+s1+1"), VERDICT_OK);
+        struct pod *pod = core_pod(core, uid, "n1");
+        core_note(core, pod, "c0 GPU-a 1 1,c1 GPU-b 1 1,c2 GPU-c 1 1,c3 GPU-d 1 1,c4 GPU-e 1 1");
+        assert_int_equal(core_adopt(core, pod, "s1+s1+s1+s1+1"), VERDICT_OK);
         save(shelf);
         maintain(shelf);
     }
@@ -227,7 +217,7 @@ SHELF_TEST(grants_stop_before_the_limit_and_releases_go_on)
     assert_int_equal(facts.journal_rows, 0); /* all that was not live is gone */
     for (int i = 0; i < made; i++) {
         (void)snprintf(uid, sizeof uid, "p%d", i);
-        assert_int_equal(core_step(&shelf->core, COMMAND_RELEASE, uid), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
         save(shelf);
         maintain(shelf);
     }
@@ -245,13 +235,13 @@ SHELF_TEST(room_ends_within_a_batch)
     int made = 0;
 
     open_with(shelf, 1 << 20, false);
-    (void)core_node(&shelf->core, "n1", gpus, 2);
+    (void)core_node(core, "n1", gpus, 2);
     save(shelf);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     for (; made < 2000 && store_space(shelf->store) == SPACE_ENOUGH; made++) {
         (void)snprintf(uid, sizeof uid, "p%d", made);
         reserve(shelf, "a", uid, large);
-        assert_int_equal(core_step(&shelf->core, COMMAND_RELEASE, uid), VERDICT_OK);
+        assert_int_equal(core_step(core, COMMAND_RELEASE, uid), VERDICT_OK);
         assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     }
     assert_in_range(made, 20, 1000);
@@ -270,8 +260,8 @@ SHELF_TEST(the_sums_of_hours_go_last)
     char namespace[50][64];
 
     open_with(shelf, 2 << 20, false);
-    (void)core_node(&shelf->core, "n1", gpus, 2);
-    shelf->core.now_ms = 1000 * hour;
+    (void)core_node(core, "n1", gpus, 2);
+    core->now_ms = 1000 * hour;
     for (int i = 0; i < 50; i++) {
         live_and_end(shelf, "team", i, large);
         maintain(shelf);
@@ -331,10 +321,10 @@ SHELF_TEST(a_full_disk_takes_the_ballast_and_grants_wait_for_it)
     assert_int_equal(store_space(shelf->store), SPACE_DISK);
     assert_non_null(strstr(shelf->notices.data, "the ballast beside it is given up"));
     /* Releases are written meanwhile. */
-    (void)core_node(&shelf->core, "n1", gpus, 2);
+    (void)core_node(core, "n1", gpus, 2);
     live_and_end(shelf, "a", 1, "300");
     assert_int_equal(store_space(shelf->store), SPACE_DISK);
-    shelf->core.now_ms += 2000;
+    core->now_ms += 2000;
     maintain(shelf);
     assert_int_equal(ballast_blocks(shelf), whole);
     assert_int_equal(store_space(shelf->store), SPACE_ENOUGH);

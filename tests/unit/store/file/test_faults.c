@@ -18,9 +18,6 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-
 enum { BATCHES = 4, CHANGES = DISK_WRITE | DISK_SYNC | DISK_TRUNCATE };
 
 static void play(struct core_fixture *core, int batch)
@@ -248,8 +245,7 @@ TEST(a_full_disk_says_so)
     assert_non_null(strstr(err.text, "full"));
     take_back(&shelf);
     play(&shelf.core, 0);
-    shelf_save(&shelf);
-    shelf_turn(&shelf);
+    shelf_save_and_turn(&shelf);
     disk_fail(0, 0, SQLITE_OK, false);
     shelf_done(&shelf);
 }

@@ -189,10 +189,10 @@ TEST(migrate__a_ledger_without_owner_asks_nobody)
     struct cluster cluster = {.uid = NULL};
 
     lay(&shelf, &cluster, 5, "");
-    assert_int_equal(shelf_sql(shelf.path, "UPDATE meta SET cluster = NULL"), SQLITE_OK);
+    shelf_run(&shelf, "UPDATE meta SET cluster = NULL");
     shelf_open(&shelf);
     assert_int_equal(cluster.asked, 0);
-    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    assert_sql(&shelf, "PRAGMA user_version", store_schema.version);
     shelf_done(&shelf);
 }
 
@@ -218,7 +218,7 @@ TEST(migrate__the_owner_is_read_with_the_log)
     const char *const words[] = {"owner-in-the-log", "somebody-else"};
 
     lay(&shelf, &cluster, 5, "");
-    assert_int_equal(shelf_sql(shelf.path, "UPDATE meta SET cluster = NULL"), SQLITE_OK);
+    shelf_run(&shelf, "UPDATE meta SET cluster = NULL");
     assert_int_equal(sqlite3_open(shelf.path, &db), SQLITE_OK);
     (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     assert_int_equal(
@@ -259,10 +259,10 @@ TEST(migrate__tables_without_an_owner_are_corrupt)
     struct err err = {0};
 
     lay(&shelf, &cluster, 5, "");
-    assert_int_equal(shelf_sql(shelf.path, "ALTER TABLE meta DROP COLUMN cluster"), SQLITE_OK);
+    shelf_run(&shelf, "ALTER TABLE meta DROP COLUMN cluster");
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
     assert_int_equal(cluster.asked, 0);
-    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 5);
+    assert_sql(&shelf, "PRAGMA user_version", 5);
     shelf_done(&shelf);
 }
 
@@ -295,7 +295,7 @@ static void lay_with_journal(struct shelf *shelf, struct cluster *cluster, const
     (void)snprintf(work, sizeof work, "%s/work", shelf->folder);
     (void)snprintf(journal, sizeof journal, "%s-journal", work);
     (void)snprintf(to, sizeof to, "%s-journal", shelf->path);
-    assert_int_equal(shelf_sql(shelf->path, first), SQLITE_OK);
+    shelf_run(shelf, first);
     assert_int_equal(rename(shelf->path, work), 0);
     assert_int_equal(sqlite3_open(work, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, begin, NULL, NULL, NULL), SQLITE_OK);
@@ -322,7 +322,7 @@ TEST(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start)
     assert_non_null(strstr(err.text, "start milligpud again"));
     assert_int_equal(cluster.asked, 0);
     assert_int_equal(shelf_files(&shelf, ".v5-"), 0);
-    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 5);
+    assert_sql(&shelf, "PRAGMA user_version", 5);
     shelf_open(&shelf);
     assert_int_equal(cluster.asked, 1);
     shelf_done(&shelf);
@@ -337,7 +337,7 @@ TEST(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody)
     lay_with_journal(&shelf, &cluster, "UPDATE meta SET cluster = NULL");
     shelf_open(&shelf);
     assert_int_equal(cluster.asked, 0);
-    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    assert_sql(&shelf, "PRAGMA user_version", store_schema.version);
     shelf_done(&shelf);
 }
 

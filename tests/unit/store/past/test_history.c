@@ -13,10 +13,6 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
-                                              {.index = 1, .mib = 81920}};
 static const int64_t day = 24 * 60 * 60 * 1000;
 
 struct answers {
@@ -64,7 +60,6 @@ static void at(struct core_fixture *core, int64_t ms)
 
 SHELF_TEST(it_says_who_held_a_gpu_when)
 {
-    struct core_fixture *core = &shelf->core;
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
     at(core, 1000);
@@ -105,7 +100,6 @@ SHELF_TEST(it_says_who_held_a_gpu_when)
 
 SHELF_TEST(it_knows_a_gpu_by_both_names)
 {
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_counted, 2);
     (void)core_reserve(core, "a", "n1", "700");
     (void)core_node(core, "n1", two_a100, 2);
@@ -121,7 +115,6 @@ SHELF_TEST(it_knows_a_gpu_by_both_names)
 
 SHELF_TEST(a_pod_without_a_gpu_has_a_row)
 {
-    struct core_fixture *core = &shelf->core;
     struct pod *pod = core_pod(core, "w", "n1");
     pod->whole_gpus = 1;
     (void)core_node(core, "n1", two_a100, 2);
@@ -152,8 +145,6 @@ static void granted(struct shelf *shelf, int64_t since_ms, int64_t now_ms, const
 
 SHELF_TEST(what_was_granted_is_counted_from_bound_to_ended)
 {
-    struct core_fixture *core = &shelf->core;
-
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
     at(core, 1000);
@@ -179,23 +170,21 @@ SHELF_TEST(what_was_granted_is_counted_from_bound_to_ended)
 
 SHELF_TEST(history_does_not_see_an_open_batch)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     (void)core_reserve(core, "a", "n1", "700");
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     const struct store_history_query query = {.gpu = "GPU-a"};
     answers(shelf, &query, "");
     assert_int_equal(store_verify(shelf->store, &err), 0);
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
     answers(shelf, &query, "a/pod on n1/GPU-a 700 57344 reserved;");
 }
 
 SHELF_TEST(retention_forgets_the_old_and_keeps_the_present)
 {
-    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     char uid[16];
@@ -218,31 +207,29 @@ SHELF_TEST(retention_forgets_the_old_and_keeps_the_present)
         shelf_save(shelf);
     }
 
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 75 * day, &err), 0); /* before day 45 */
+    shelf_maintain(shelf, 75 * day); /* before day 45 */
     shelf_same(shelf);
     assert_int_equal(store_verify(shelf->store, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 7);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 7);
-    assert_int_equal(shelf_number(shelf->path, "SELECT min(seq) FROM journal"), 13);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 7);
+    assert_sql(shelf, "SELECT count(*) FROM share", 7);
+    assert_sql(shelf, "SELECT min(seq) FROM journal", 13);
+    assert_sql(shelf, "SELECT count(*) FROM baseline", 2);
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_int_equal(facts.journal_rows, 12);
 
     /* Everything goes, yet the journal keeps counting. */
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000 * day, &err), 0);
+    shelf_maintain(shelf, 1000 * day);
     shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
     at(core, 1001 * day);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "stays"), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT seq FROM journal"), 25);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT seq FROM journal", 25);
 }
 
 SHELF_TEST(retention_takes_a_little_at_a_time)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     char uid[16];
     shelf->store->limits.fold = 4;
@@ -255,35 +242,32 @@ SHELF_TEST(retention_takes_a_little_at_a_time)
     }
     shelf_save(shelf);
     for (int round = 0; round < 6; round++) {
-        assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 21 - 4 * round);
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+        assert_sql(shelf, "SELECT count(*) FROM journal", 21 - 4 * round);
+        shelf_maintain(shelf, 9 * day);
         shelf_same(shelf);
         assert_int_equal(store_verify(shelf->store, &err), 0);
     }
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 0);
 }
 
 SHELF_TEST(the_past_is_kept_for_all_of_its_days)
 {
-    struct core_fixture *core = &shelf->core;
-    struct err err;
     store_retain(shelf->store, 30);
     (void)core_node(core, "n1", two_a100, 1);
     (void)core_reserve(core, "a", "n1", "50");
     (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     const int64_t released = shelf_number(shelf->path, "SELECT released_ms FROM allocation");
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 30 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, released + 31 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+    shelf_maintain(shelf, released + 30 * day);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
+    shelf_maintain(shelf, released + 31 * day);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 0);
 }
 
 /* The kind of the last entry must not matter. */
 SHELF_TEST(a_round_of_retention_may_end_with_any_entry)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     shelf->store->limits.fold = 1;
     store_retain(shelf->store, 1);
@@ -297,17 +281,16 @@ SHELF_TEST(a_round_of_retention_may_end_with_any_entry)
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     shelf_save(shelf);
     for (int left = 7; left > 0; left--) {
-        assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), left);
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+        assert_sql(shelf, "SELECT count(*) FROM journal", left);
+        shelf_maintain(shelf, 9 * day);
         assert_int_equal(store_verify(shelf->store, &err), 0);
     }
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 2);
+    assert_sql(shelf, "SELECT count(*) FROM baseline", 2);
     shelf_same(shelf);
 }
 
 SHELF_TEST(what_came_again_is_not_forgotten_with_what_it_was)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     store_retain(shelf->store, 1);
     (void)core_node(core, "n1", two_a100, 2);
@@ -319,9 +302,9 @@ SHELF_TEST(what_came_again_is_not_forgotten_with_what_it_was)
     (void)core_step(core, COMMAND_RELEASE, "a");
     (void)core_reserve(core, "a", "n1", "70");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM baseline"), 3);
+    shelf_maintain(shelf, 9 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
+    assert_sql(shelf, "SELECT count(*) FROM baseline", 3);
     assert_int_equal(store_verify(shelf->store, &err), 0);
     shelf_turn(shelf);
 }
@@ -329,8 +312,6 @@ SHELF_TEST(what_came_again_is_not_forgotten_with_what_it_was)
 /* The clock was set back after it. */
 SHELF_TEST(an_entry_of_this_very_moment_keeps_those_behind_it)
 {
-    struct core_fixture *core = &shelf->core;
-    struct err err;
     static const struct {
         const char *node;
         int64_t day;
@@ -342,29 +323,25 @@ SHELF_TEST(an_entry_of_this_very_moment_keeps_those_behind_it)
         shelf_save(shelf);
     }
     const int64_t now = 1000 * day;
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, now, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, now - 1, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    shelf_maintain(shelf, now);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 2);
+    shelf_maintain(shelf, now - 1);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
 }
 
 SHELF_TEST(no_retention_forgets_nothing)
 {
-    struct core_fixture *core = &shelf->core;
-    struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "50");
     (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    shelf_maintain(shelf, 100000 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 3);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
 }
 
 SHELF_TEST(a_clock_set_back_loses_nothing_young)
 {
-    struct core_fixture *core = &shelf->core;
-    struct err err;
     store_retain(shelf->store, 10);
     at(core, 100 * day);
     (void)core_node(core, "n1", two_a100, 2);
@@ -372,19 +349,17 @@ SHELF_TEST(a_clock_set_back_loses_nothing_young)
     at(core, 5 * day); /* clock set back: these entries only look old */
     (void)core_reserve(core, "a", "n1", "50");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 101 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+    shelf_maintain(shelf, 101 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 2);
     shelf_same(shelf);
     /* Retention works on although its last round now lies in the future. */
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 120 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    shelf_maintain(shelf, 120 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
     shelf_same(shelf);
 }
 
 SHELF_TEST(a_clock_that_is_doubted_drops_nothing)
 {
-    struct core_fixture *core = &shelf->core;
-    struct err err;
     store_retain(shelf->store, 10);
     at(core, day);
     (void)core_node(core, "n1", two_a100, 2);
@@ -392,19 +367,18 @@ SHELF_TEST(a_clock_that_is_doubted_drops_nothing)
     (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     store_doubt_clock(shelf->store, true);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 401 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    shelf_maintain(shelf, 401 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 3);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
     store_doubt_clock(shelf->store, false);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 0);
+    shelf_maintain(shelf, 12 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 0);
 }
 
 /* Otherwise a clock 400 days ahead for two seconds would let the journal grow for 400 days. */
 SHELF_TEST(an_entry_of_a_time_to_come_holds_up_nothing)
 {
-    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     store_retain(shelf->store, 10);
@@ -415,16 +389,16 @@ SHELF_TEST(an_entry_of_a_time_to_come_holds_up_nothing)
     (void)core_reserve(core, "a", "n1", "50");
     (void)core_step(core, COMMAND_CONFIRM, "a");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 12 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2); /* for now */
+    shelf_maintain(shelf, 12 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 2); /* for now */
     at(core, 2 * day);
     (void)core_reserve(core, "b", "n1", "50");
     shelf_save(shelf);
     at(core, 9 * day);
     (void)core_reserve(core, "c", "n1", "50");
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 13 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 1);
+    shelf_maintain(shelf, 13 * day);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 1);
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_int_equal(facts.journal_rows, 1);
     shelf_turn(shelf);
@@ -436,9 +410,9 @@ static void step_clock(struct shelf *shelf, int64_t from_ms, int64_t to_ms)
     struct change change;
     struct err err;
     assert_int_equal(ledger_decide(shelf->core.ledger, &step, &change), VERDICT_OK);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &step, &change, &err), STORE_OK);
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
 }
 
 SHELF_TEST(a_step_beyond_a_day_is_known_after_a_start)
@@ -475,18 +449,17 @@ SHELF_TEST(a_step_is_forgotten_once_the_clock_is_believed_again)
     store_retain(shelf->store, 1);
     step_clock(shelf, 2 + 24 * 3600000, 1);
     store_doubt_clock(shelf->store, true);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    shelf_maintain(shelf, 102 + 24 * 3600000);
     assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
     assert_int_equal(stepped, 1);
     store_doubt_clock(shelf->store, false);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 102 + 24 * 3600000, &err), 0);
+    shelf_maintain(shelf, 102 + 24 * 3600000);
     assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
     assert_int_equal(stepped, 0);
 }
 
 SHELF_TEST(the_log_is_taken_in_between_batches)
 {
-    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     shelf->store->limits.wal_soft = 8;
@@ -496,7 +469,7 @@ SHELF_TEST(the_log_is_taken_in_between_batches)
         assert_int_equal(core_reserve(core, "a", "n1", "50"), VERDICT_OK);
         assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
         shelf_save(shelf);
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
+        shelf_maintain(shelf, i);
     }
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, shelf->path);
@@ -510,7 +483,6 @@ SHELF_TEST(the_log_is_taken_in_between_batches)
 /* A reader that never ends keeps the log growing; at some point writes are refused. */
 SHELF_TEST(a_log_without_end_is_refused)
 {
-    struct core_fixture *core = &shelf->core;
     struct reader reader;
     struct err err;
     shelf->store->limits.wal_soft = 4;
@@ -527,24 +499,22 @@ SHELF_TEST(a_log_without_end_is_refused)
         (void)core_reserve(core, "a", "n1", "50");
         (void)core_step(core, COMMAND_RELEASE, "a");
         assert_int_equal(shelf_write(shelf, &err), STORE_OK);
-        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, i, &err), 0);
+        shelf_commit(shelf);
+        shelf_maintain(shelf, i);
     }
     assert_in_range(i, 1, 99);
     assert_int_equal(err.code, ERR_FULL);
     assert_non_null(strstr(err.text, "somebody reads the ledger"));
     reader_done(&reader);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 100000, &err), 0);
+    shelf_maintain(shelf, 100000);
     core_forget_undo(core);
     shelf->written = 0;
     (void)core_reserve(core, "a", "n1", "50");
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    shelf_save_and_turn(shelf);
 }
 
 SHELF_TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     char copy[128];
     (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
@@ -611,11 +581,10 @@ static void read_and_write_at_once(struct shelf *shelf)
     store_retain(shelf->store, 1);
     assert_int_equal(pthread_create(&thread, NULL, ask, &asking), 0);
     for (int i = 0; i < 100; i++) {
-        struct err err;
         assert_int_equal(core_reserve(core, "a", "n1", "50"), VERDICT_OK);
         assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
         shelf_save(shelf);
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, day + core->now_ms / 2, &err), 0);
+        shelf_maintain(shelf, day + core->now_ms / 2);
     }
     atomic_store(&asking.enough, true);
     assert_int_equal(pthread_join(thread, NULL), 0);

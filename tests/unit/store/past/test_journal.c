@@ -91,7 +91,7 @@ SHELF_TEST(retention_says_up_to_where_entries_are_gone)
 
     four_entries(shelf);
     store_retain(shelf->store, 1);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+    shelf_maintain(shelf, 9 * day);
     assert_int_equal(store_journal(shelf->store, &query, &folded, &err), 0);
     assert_string_equal(heard.text, "");
     assert_int_equal(folded, 4);
@@ -206,7 +206,6 @@ static int hear_whole(void *user, const struct journal_row *row, struct err *err
 
 SHELF_TEST(steps_in_a_file_are_completed)
 {
-    struct core_fixture *core = &shelf->core;
     struct completed completed = {.whole = 0};
     struct err err;
     const struct journal_file_reader reader = {
@@ -217,8 +216,8 @@ SHELF_TEST(steps_in_a_file_are_completed)
     shelf_save(shelf);
     /* The beginnings of all three are folded away; of p0 also a step. */
     store_retain(shelf->store, 1);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, INT64_C(9) * 24 * 3600000, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    shelf_maintain(shelf, INT64_C(9) * 24 * 3600000);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
     core->now_ms = INT64_C(9) * 24 * 3600000;
     static const char *const uid[] = {"p0", "p1", "p2"};
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "p1"), VERDICT_OK);
@@ -259,7 +258,7 @@ SHELF_TEST(the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set)
         {.kind = COMMAND_POLICY, .at_ms = 1000},
         {.kind = COMMAND_NODE,
          .at_ms = 2000,
-         .inventory = core_inventory(&shelf->core, "n1", "uid", one_a100, 1)},
+         .inventory = core_inventory(core, "n1", "uid", one_a100, 1)},
         {.kind = COMMAND_CLOCK, .at_ms = 9000, .clock_from_ms = 4000},
         {.kind = COMMAND_POLICY, .at_ms = 9500},
     };
@@ -267,11 +266,11 @@ SHELF_TEST(the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set)
 
     for (size_t i = 0; i < ARRAY_LEN(command); i++) {
         struct change change;
-        assert_int_equal(ledger_decide(shelf->core.ledger, &command[i], &change), VERDICT_OK);
-        assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+        assert_int_equal(ledger_decide(core->ledger, &command[i], &change), VERDICT_OK);
+        shelf_begin(shelf);
         assert_int_equal(shelf->ops.write(shelf->ops.ctx, &command[i], &change, &err), STORE_OK);
-        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
-        ledger_apply(shelf->core.ledger, &change);
+        shelf_commit(shelf);
+        ledger_apply(core->ledger, &change);
         change_done(&change);
         if (i == 0) { /* there is no more yet */
             assert_int_equal(store_journal_file(shelf->path, &reader, &err), 0);
@@ -294,10 +293,10 @@ SHELF_TEST(what_is_folded_comes_first_nodes_before_pods)
 
     four_entries(shelf);
     store_retain(shelf->store, 1);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 9 * day, &err), 0);
+    shelf_maintain(shelf, 9 * day);
     const struct command clock = {.kind = COMMAND_CLOCK, .at_ms = 9 * day, .clock_from_ms = day};
-    assert_int_equal(core_do(&shelf->core, &clock), VERDICT_OK);
-    assert_int_equal(core_step(&shelf->core, COMMAND_RELEASE, "p1"), VERDICT_OK);
+    assert_int_equal(core_do(core, &clock), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "p1"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(hear_file(shelf, &heard, &err), 0);
     assert_memory_equal(heard.text, "folded 4, set ", 14);

@@ -15,10 +15,6 @@
 #include "unit/store/support_shelf.h"
 
 static const int64_t day = INT64_C(24) * 60 * 60 * 1000;
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
-                                              {.index = 1, .mib = 81920}};
 
 /* --- asking --- */
 
@@ -250,11 +246,10 @@ static void same_when_packed(struct shelf *shelf, int64_t piece, int packs)
     find_times(shelf, &times);
     ask_all(shelf, &times, &before);
     assert_int_equal(pack_all(shelf, piece) + pack_all(shelf, 1), packs);
-    assert_int_equal(
-        shelf_number(shelf->path, "SELECT count(*) FROM allocation WHERE state = 'released'"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM past"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT sum(n_rows) FROM pack"), 10);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM allocation WHERE state = 'released'", 0);
+    assert_sql(shelf, "SELECT count(*) FROM past", 0);
+    assert_sql(shelf, "SELECT sum(n_rows) FROM pack", 10);
+    assert_sql(shelf, "SELECT count(*) FROM share", 1);
     ask_all(shelf, &times, &after);
     assert_string_equal(after.data, before.data);
     shelf_turn(shelf);
@@ -294,7 +289,7 @@ static void granted_since(struct shelf *shelf, int64_t since_ms, const char *wan
 SHELF_TEST(grants_have_the_model_of_their_own_gpu)
 {
     make_a_past(shelf);
-    shelf->core.now_ms = 30000;
+    core->now_ms = 30000;
     shelf_spoil(shelf,
                 "UPDATE gpu SET model = 'B' WHERE id = 'GPU-b';"
                 "UPDATE gpu SET model = 'C' WHERE node = 'n2';"
@@ -305,8 +300,7 @@ SHELF_TEST(grants_have_the_model_of_their_own_gpu)
                 "INSERT INTO gpu SELECT 'n0', id, alias, 'Z', milli, mib, idx, numa, 8, peers"
                 " FROM gpu;"
                 "UPDATE allocation SET bound_ms = 1, reserved_ms = 1 WHERE id IN (1, 8)");
-    assert_int_equal(shelf_number(shelf->path, "SELECT released_ms FROM allocation WHERE id = 5"),
-                     13010);
+    assert_sql(shelf, "SELECT released_ms FROM allocation WHERE id = 5", 13010);
     for (int i = 0; i < 2; i++) {
         granted_since(shelf, 0,
                       "one NVIDIA A100 2 3050 249856\ntwo B 1 200 16384\n"
@@ -328,7 +322,7 @@ SHELF_TEST(a_small_rest_is_not_packed)
     const int64_t most = shelf_number(shelf->path, "SELECT max(bytes) FROM past");
     assert_int_equal(pack_all(shelf, 2 * most + 2), 0);
     assert_int_equal(pack_all(shelf, 2 * most), 1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM past"), 2);
+    assert_sql(shelf, "SELECT count(*) FROM past", 2);
     assert_string_equal(shelf->notices.data, "");
 }
 
@@ -338,7 +332,7 @@ SHELF_TEST(packing_takes_the_oldest_and_a_piece_at_a_time)
     char uid[32];
     int rows = 0;
 
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 30; i++) {
         (void)snprintf(uid, sizeof uid, "p%d", 10 + i);
         reserve(shelf, "one", uid, "n1", "10");
@@ -354,8 +348,8 @@ SHELF_TEST(packing_takes_the_oldest_and_a_piece_at_a_time)
     assert_int_equal(packs_add(shelf->store, &rows, &err), 0);
     assert_int_equal(db_exec(shelf->store->db, "COMMIT", &err), 0);
     assert_in_range(rows, 3, 9);
-    assert_int_equal(shelf_number(shelf->path, "SELECT last FROM pack"), 30);
-    assert_int_equal(shelf_number(shelf->path, "SELECT first FROM pack"), 31 - rows);
+    assert_sql(shelf, "SELECT last FROM pack", 30);
+    assert_sql(shelf, "SELECT first FROM pack", 31 - rows);
     assert_int_equal(db_exec(shelf->store->db, "BEGIN IMMEDIATE", &err), 0);
     shelf->store->limits.piece = 8000; /* more than two rounds of retention take */
     assert_int_equal(packs_add(shelf->store, &rows, &err), 0);
@@ -367,18 +361,18 @@ SHELF_TEST(packing_takes_the_oldest_and_a_piece_at_a_time)
 /* A row's number is the token of a page, so a packed row keeps it, and no other row gets it. */
 SHELF_TEST(an_id_is_given_once)
 {
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 3; i++) {
         reserve(shelf, "one", "a", "n1", "100");
         release(shelf, "a");
         shelf_save(shelf);
         assert_int_equal(pack_all(shelf, 1), 1);
-        assert_int_equal(shelf_number(shelf->path, "SELECT max(last) FROM pack"), i + 1);
+        assert_sql(shelf, "SELECT max(last) FROM pack", i + 1);
     }
     reserve(shelf, "one", "b", "n1", "100");
     reserve(shelf, "one", "c", "n1", "100");
     shelf_save(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(id) FROM allocation"), 5);
+    assert_sql(shelf, "SELECT max(id) FROM allocation", 5);
     shelf_sound(shelf);
 }
 
@@ -399,15 +393,15 @@ SHELF_TEST(packs_go_when_all_of_them_is_too_old)
         reach.most_bytes,
         shelf_number(shelf->path, "SELECT sum(bytes) FROM pack WHERE past_of = 'two'"));
     assert_string_equal(reach.most, "two");
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, ended + 30 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM pack"), 4);
+    shelf_maintain(shelf, ended + 30 * day);
+    assert_sql(shelf, "SELECT count(*) FROM pack", 4);
     shelf->store->limits.fold = 1;
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, ended + 300 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM pack"), 3);
+    shelf_maintain(shelf, ended + 300 * day);
+    assert_sql(shelf, "SELECT count(*) FROM pack", 3);
     assert_true(shelf_number(shelf->path, "SELECT min(ended_ms) FROM pack") > ended);
     for (int i = 0; i < 30; i++)
-        assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, ended + 300 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM pack"), 0);
+        shelf_maintain(shelf, ended + 300 * day);
+    assert_sql(shelf, "SELECT count(*) FROM pack", 0);
     assert_int_equal(store_reach(shelf->store, &reach, &err), 0);
     assert_int_equal(reach.oldest_ms, 0);
 }
@@ -433,15 +427,14 @@ SHELF_TEST(the_oldest_pack_of_who_has_most_goes_first)
     assert_int_equal(rows, 1);
     assert_true(shelf_number(shelf->path, "SELECT min(ended_ms) FROM pack WHERE past_of = 'two'") >
                 first);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM pack WHERE past_of = 'one'"),
-                     2);
+    assert_sql(shelf, "SELECT count(*) FROM pack WHERE past_of = 'one'", 2);
     for (int left = 8; left > 0; left--) { /* seven packs and one row */
         assert_int_equal(past_trim(shelf->store, &rows, &err), 0);
         assert_int_equal(rows, 1);
     }
     assert_int_equal(past_trim(shelf->store, &rows, &err), 0);
     assert_int_equal(rows, 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
 }
 
 /* --- damage --- */
@@ -450,7 +443,7 @@ static void spoiled(struct shelf *shelf, const char *sql, const char *wanted)
 {
     struct err err;
 
-    assert_int_equal(shelf_sql(shelf->path, "CREATE TABLE kept AS SELECT * FROM pack"), SQLITE_OK);
+    shelf_run(shelf, "CREATE TABLE kept AS SELECT * FROM pack");
     shelf_spoil(shelf, sql);
     assert_int_equal(check_one(shelf->store->db, &store_schema, CHECK_PAST, &err),
                      -(int)ERR_CORRUPT);

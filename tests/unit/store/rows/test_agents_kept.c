@@ -14,9 +14,6 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-
 static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
 
 struct memory {
@@ -114,7 +111,7 @@ SHELF_TEST(a_new_ledger_remembers_nothing)
     assert_int_equal(agents_count(agents), 0);
     assert_false(agents_seen(agents));
     remember(shelf, agents, 1, 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT has_agents FROM meta"), 0);
+    assert_sql(shelf, "SELECT has_agents FROM meta", 0);
 }
 
 static const struct memory some[] = {
@@ -231,8 +228,8 @@ SHELF_TEST(a_node_that_is_gone_is_forgotten)
     CLEANUP(agents_freep) struct agents *now = restored(shelf->store);
     agents_node_gone(now, text_of("n3")); /* while nobody looked */
     remember(shelf, now, 100, 1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM agent"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT has_agents FROM meta"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM agent", 0);
+    assert_sql(shelf, "SELECT has_agents FROM meta", 1);
 }
 
 SHELF_TEST(the_same_again_changes_nothing)
@@ -287,12 +284,12 @@ static void refuse(struct shelf *shelf, const char *what)
 
     (void)snprintf(sql, sizeof sql, "CREATE TRIGGER odd %s BEGIN SELECT RAISE(ABORT, 'no'); END",
                    what);
-    assert_int_equal(shelf_sql(shelf->path, sql), SQLITE_OK);
+    shelf_run(shelf, sql);
 }
 
 static void allow(struct shelf *shelf)
 {
-    assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
+    shelf_run(shelf, "DROP TRIGGER odd");
 }
 
 SHELF_TEST(a_write_that_fails_keeps_the_former)
@@ -459,7 +456,7 @@ SHELF_TEST(what_cannot_be_read_leaves_agents_seen)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
         struct err err = {0};
-        assert_int_equal(shelf_sql(shelf->path, wrong[i].sql), SQLITE_OK);
+        shelf_run(shelf, wrong[i].sql);
         const int failed = store_agents(shelf->store, agents, &err);
         if (failed >= 0 || failed == -(int)ERR_CORRUPT || strstr(err.text, wrong[i].says) == NULL)
             fail_msg("%d, %s", failed, err.text);
@@ -467,7 +464,7 @@ SHELF_TEST(what_cannot_be_read_leaves_agents_seen)
         assert_int_equal(agents_count(agents), wrong[i].left);
         show(agents, (struct memory){"n9", "u9", true, true});
         cannot_remember(shelf, agents, wrong[i].says);
-        assert_int_equal(shelf_sql(shelf->path, wrong[i].back), SQLITE_OK);
+        shelf_run(shelf, wrong[i].back);
         assert_remembered(shelf->store, some, ARRAY_LEN(some));
     }
 }
@@ -485,16 +482,15 @@ SHELF_TEST(a_wrong_row_does_not_make_the_ledger_corrupt)
 {
     static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
 
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
-    (void)core_reserve(&shelf->core, "a", "n1", "300");
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_reserve(core, "a", "n1", "300");
     shelf_save(shelf);
     remember_some(shelf);
     shelf_spoil(shelf, "UPDATE agent SET uid = 'a' || char(0) WHERE node = 'n2'");
     shelf_turn(shelf);
     assert_reported(shelf, "uid", "node n2: uid: ", left, ARRAY_LEN(left));
-    (void)core_step(&shelf->core, COMMAND_CONFIRM, "a");
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    (void)core_step(core, COMMAND_CONFIRM, "a");
+    shelf_save_and_turn(shelf);
 }
 
 SHELF_TEST(it_is_no_part_of_who_holds_what)
@@ -502,7 +498,7 @@ SHELF_TEST(it_is_no_part_of_who_holds_what)
     struct store_facts before, after;
     struct err err;
 
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     assert_int_equal(store_facts(shelf->store, &before, &err), 0);
     remember_some(shelf);
@@ -510,8 +506,7 @@ SHELF_TEST(it_is_no_part_of_who_holds_what)
     assert_int_equal(after.journal_rows, before.journal_rows);
     assert_int_equal(store_replay_check(shelf->store, &err), 0);
     /* The ledger forgets the node; its memory stays until the writer says that it is gone. */
-    (void)core_do(&shelf->core, &(struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    (void)core_do(core, &(struct command){.kind = COMMAND_NODE_GONE, .node = "n1"});
+    shelf_save_and_turn(shelf);
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
 }

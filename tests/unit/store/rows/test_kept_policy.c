@@ -91,7 +91,7 @@ SHELF_TEST(every_byte_is_kept_until_another_document_comes)
     assert_kept(shelf->path, "/a.yaml", TEXT("b"), -8);
     keep(shelf, "/c.yaml", TEXT("b"), 9);
     assert_kept(shelf->path, "/c.yaml", TEXT("b"), 9);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM policy"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM policy", 1);
     forget(shelf);
     assert_nothing_kept(shelf->path);
     shelf_turn(shelf);
@@ -154,7 +154,7 @@ SHELF_TEST(where_nothing_was_kept_nothing_is_found)
 SHELF_TEST(without_the_table_nothing_is_found)
 {
     shelf_close(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "DROP TABLE policy"), SQLITE_OK);
+    shelf_run(shelf, "DROP TABLE policy");
     assert_nothing_kept(shelf->path);
 }
 
@@ -175,7 +175,7 @@ SHELF_TEST(a_file_that_is_no_ledger_is_told)
 
     arena_init(&arena);
     shelf_close(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA application_id = 1"), SQLITE_OK);
+    shelf_run(shelf, "PRAGMA application_id = 1");
     assert_int_equal(store_kept_policy(shelf->path, &arena, &is, &err), -ERR_FOREIGN);
     assert_null(is.name);
     assert_int_equal(store_kept_policy("", &arena, &is, &err), -ERR_INVALID);

@@ -14,9 +14,6 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-
 static void tally_freep(struct tally **tally)
 {
     tally_free(*tally);
@@ -237,7 +234,7 @@ SHELF_TEST(what_is_learned_later_replaces_all_of_it)
     learn(shelf, first, 1);
     learn(shelf, second, 2);
     assert_learned(shelf->store, second, 2);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM class"), 6);
+    assert_sql(shelf, "SELECT count(*) FROM class", 6);
     learn(shelf, first, 3);
     assert_learned(shelf->store, first, 3);
 }
@@ -260,11 +257,11 @@ SHELF_TEST(a_write_that_fails_keeps_the_former)
     learn(shelf, first, 1);
     for (size_t i = 0; i < ARRAY_LEN(refusing); i++) {
         struct err err;
-        assert_int_equal(shelf_sql(shelf->path, refusing[i]), SQLITE_OK);
+        shelf_run(shelf, refusing[i]);
         assert_true(shelf->ops.learn(shelf->ops.ctx, second, 2, &err) < 0);
         assert_non_null(strstr(err.text, "no"));
         assert_learned(shelf->store, first, 1);
-        assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
+        shelf_run(shelf, "DROP TRIGGER odd");
     }
     shelf_turn(shelf);
     assert_learned(shelf->store, first, 1);
@@ -400,7 +397,7 @@ SHELF_TEST(a_contradiction_in_it_does_not_make_the_ledger_corrupt)
     };
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         char uid[16];
@@ -409,9 +406,8 @@ SHELF_TEST(a_contradiction_in_it_does_not_make_the_ledger_corrupt)
         shelf_turn(shelf);
         assert_refused(shelf, wrong[i], "would be right");
         (void)snprintf(uid, sizeof uid, "pod-%zu", i);
-        assert_int_equal(core_reserve(&shelf->core, uid, "n1", "100"), VERDICT_OK);
-        shelf_save(shelf);
-        shelf_turn(shelf);
+        assert_int_equal(core_reserve(core, uid, "n1", "100"), VERDICT_OK);
+        shelf_save_and_turn(shelf);
     }
 }
 
@@ -423,7 +419,7 @@ SHELF_TEST(the_journal_does_not_tell_of_it)
     struct store_facts before, after;
     struct err err;
 
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     const uint64_t newest = store_newest(shelf->store);
     assert_int_equal(store_facts(shelf->store, &before, &err), 0);
@@ -432,7 +428,7 @@ SHELF_TEST(the_journal_does_not_tell_of_it)
     assert_int_equal(store_facts(shelf->store, &after, &err), 0);
     assert_int_equal(after.journal_rows, before.journal_rows);
     assert_int_equal(store_replay_check(shelf->store, &err), 0);
-    (void)core_reserve(&shelf->core, "a", "n1", "100");
+    (void)core_reserve(core, "a", "n1", "100");
     shelf_save(shelf);
     assert_int_equal(store_newest(shelf->store), newest + 1);
     shelf_turn(shelf);
@@ -446,12 +442,12 @@ SHELF_TEST(the_comparison_with_memory_passes_it_over)
     enum store_check which;
     struct err err;
 
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     learn(shelf, tally, 1);
     assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
     assert_int_equal(store_read_pin(look, &err), 0);
-    const struct snapshot *snapshot = ledger_publish(shelf->core.ledger, NULL, 0);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     assert_int_equal(store_read_compare(look, snapshot, &err), 0);
     assert_int_equal(store_read_verify(look, &which, &err), 0);
     snapshot_unref(snapshot);
@@ -478,16 +474,14 @@ SHELF_TEST(batches_go_on_after_it)
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
-    assert_int_equal(shelf_sql(shelf->path, "CREATE TRIGGER odd BEFORE INSERT ON learned"
-                                            " BEGIN SELECT RAISE(ABORT, 'no'); END"),
-                     SQLITE_OK);
+    shelf_run(shelf,
+              "CREATE TRIGGER odd BEFORE INSERT ON learned BEGIN SELECT RAISE(ABORT, 'no'); END");
     assert_true(shelf->ops.learn(shelf->ops.ctx, tally, 1, &err) < 0);
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
+    shelf_run(shelf, "DROP TRIGGER odd");
     learn(shelf, tally, 1);
-    (void)core_reserve(&shelf->core, "a", "n1", "100");
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    (void)core_reserve(core, "a", "n1", "100");
+    shelf_save_and_turn(shelf);
     assert_learned(shelf->store, tally, 1);
 }

@@ -117,7 +117,7 @@ static void drop_batch(struct walk *walk)
 {
     struct shelf *shelf = &walk->shelf;
     struct err err;
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     if (shelf_write(shelf, &err) != STORE_OK)
         fail_msg("%s", err.text);
     shelf->ops.rollback(shelf->ops.ctx);

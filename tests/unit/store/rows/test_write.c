@@ -13,22 +13,17 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-static const struct core_gpu two_counted[] = {{.index = 0, .mib = 81920},
-                                              {.index = 1, .mib = 81920}};
-
 SHELF_TEST(a_new_file_is_ours_and_empty)
 {
     shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA application_id"), 0x6d475055);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 0);
+    assert_sql(shelf, "PRAGMA application_id", 0x6d475055);
+    assert_sql(shelf, "PRAGMA user_version", 8);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
 }
 
 SHELF_TEST(the_writer_uses_a_log_and_leaves_one_file)
 {
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     assert_int_equal(shelf_files(shelf, "ledger.db-wal"), 1);
     shelf_close(shelf);
@@ -40,7 +35,6 @@ SHELF_TEST(the_writer_uses_a_log_and_leaves_one_file)
 /* Every kind of command, each loaded back. */
 SHELF_TEST(every_command_comes_back)
 {
-    struct core_fixture *core = &shelf->core;
     bool seen[COMMANDS] = {false};
     struct pod *pod = core_pod(core, "seen", "n1");
     core_note(core, pod, "c0 GPU-b 200 100");
@@ -87,19 +81,16 @@ SHELF_TEST(every_command_comes_back)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         assert_int_equal(core_do(core, &commands[i]), VERDICT_OK);
         seen[commands[i].kind] = true;
-        shelf_save(shelf);
-        shelf_turn(shelf);
+        shelf_save_and_turn(shelf);
     }
     for (size_t i = 0; i < COMMANDS; i++)
         assert_true(seen[i]);
     /* All nodes are gone: n1 left with its last pod. What they held is history. */
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 6);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM charge WHERE live = 1"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) = 16 AND count(*) = 16"
-                                               " FROM journal"),
-                     1);
+    assert_sql(shelf, "SELECT count(*) FROM node", 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 3);
+    assert_sql(shelf, "SELECT count(*) FROM share", 6);
+    assert_sql(shelf, "SELECT count(*) FROM charge WHERE live = 1", 0);
+    assert_sql(shelf, "SELECT max(seq) = 16 AND count(*) = 16 FROM journal", 1);
 }
 
 SHELF_TEST(what_is_linked_comes_back)
@@ -110,16 +101,13 @@ SHELF_TEST(what_is_linked_comes_back)
     static const struct core_gpu unlinked[] = {{.id = "GPU-a", .index = 0, .socket = 1},
                                                {.id = "GPU-b", .index = 1, .socket = 1},
                                                {.id = "GPU-c", .index = 2, .socket = 2}};
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", linked, 3);
-    shelf_save(shelf);
-    shelf_turn(shelf); /* what was read equals what was written */
-    assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 4 + 1);
-    assert_int_equal(shelf_number(shelf->path,
-                                  "SELECT json_extract(result, '$.node.gpus[0].peers') = 4"
-                                  " AND json_extract(result, '$.node.gpus[1].peers') IS NULL"
-                                  " FROM journal"),
-                     1);
+    shelf_save_and_turn(shelf); /* what was read equals what was written */
+    assert_sql(shelf, "SELECT sum(peers) FROM gpu", 4 + 1);
+    assert_sql(shelf,
+               "SELECT json_extract(result, '$.node.gpus[0].peers') = 4 AND json_extract(result,"
+               " '$.node.gpus[1].peers') IS NULL FROM journal",
+               1);
     /* GPU-b goes last when it is absent: its peers keep theirs, at other positions. */
     assert_int_equal(core_reserve(core, "p", "n1", "1000x3"), VERDICT_OK);
     (void)core_node(core, "n1", (const struct core_gpu[]){linked[0], {.id = "GPU-c", .index = 2}},
@@ -128,20 +116,17 @@ SHELF_TEST(what_is_linked_comes_back)
                     (const struct core_gpu[]){{.id = "GPU-a", .index = 0, .peers = 2},
                                               {.id = "GPU-c", .index = 2, .peers = 1}},
                     2);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT peers FROM gpu WHERE id = 'GPU-a'"), 2);
-    assert_int_equal(shelf_number(shelf->path, "SELECT peers FROM gpu WHERE id = 'GPU-b'"), 0);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT peers FROM gpu WHERE id = 'GPU-a'", 2);
+    assert_sql(shelf, "SELECT peers FROM gpu WHERE id = 'GPU-b'", 0);
     (void)core_node(core, "n1", unlinked, 3);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT sum(peers) FROM gpu"), 0);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT sum(peers) FROM gpu", 0);
 }
 
 SHELF_TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
-    struct core_fixture *core = &shelf->core;
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     struct request *request = core_request(core, "100+300");
     book->raise = true;
@@ -152,51 +137,41 @@ SHELF_TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to)
     request->memory_mib = 16384;
     (void)core_node(core, "n1", gpu, 1);
     assert_int_equal(core_reserve_for(core, "p", "n1", request), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf); /* what was read equals what was written */
+    shelf_save_and_turn(shelf); /* what was read equals what was written */
     const struct allocation *held = ledger_find(core->ledger, TEXT("p"));
     assert_int_equal(held->facts.share[0].milli, 200);
     assert_int_equal(held->facts.share[0].asked, 100);
     assert_int_equal(held->facts.share[1].asked, 300);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share WHERE asked IS NULL"),
-                     1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT asked FROM share WHERE milli = 200"), 100);
-    assert_int_equal(
-        shelf_number(shelf->path,
-                     "SELECT json_extract(result, '$.allocation.shares[0].asked') = 100"
-                     " AND json_extract(result, '$.allocation.shares[1].asked') IS NULL"
-                     " FROM journal WHERE result LIKE '%allocation%'"),
+    assert_sql(shelf, "SELECT count(*) FROM share WHERE asked IS NULL", 1);
+    assert_sql(shelf, "SELECT asked FROM share WHERE milli = 200", 100);
+    assert_sql(
+        shelf,
+        "SELECT json_extract(result, '$.allocation.shares[0].asked') = 100 AND json_extract(result,"
+        " '$.allocation.shares[1].asked') IS NULL FROM journal WHERE result LIKE '%allocation%'",
         1);
 }
 
 SHELF_TEST(what_a_node_showed_first_comes_back)
 {
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_a100, 2);
     (void)core_node(core, "n1", two_a100, 1); /* GPU-b is now only claimed */
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim WHERE node = 'n1'"
-                                               " AND gpu = 'GPU-b'"),
-                     1);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM claim WHERE node = 'n1' AND gpu = 'GPU-b'", 1);
     (void)core_node(core, "n1", NULL, 0);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 2);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM claim", 2);
     (void)core_node(core, "n1", &two_a100[1], 1);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 1);
-    assert_int_equal(shelf_number(shelf->path,
-                                  "SELECT count(*) FROM journal WHERE"
-                                  " json_extract(result, '$.node.claims') IS '[\"GPU-a\"]'"),
-                     1);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM claim", 1);
+    assert_sql(
+        shelf,
+        "SELECT count(*) FROM journal WHERE json_extract(result, '$.node.claims') IS '[\"GPU-a\"]'",
+        1);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM claim"), 0);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM claim", 0);
 }
 
 /* Writes the change of a DOUBT command that also raises the version. */
@@ -217,16 +192,15 @@ static void raise_version(struct shelf *shelf, const char *uid, uint64_t version
     change.after = allocation_new(&facts);
     change.node_before = node_ref(node);
     change.node_after = node_with(node, held, change.after);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &command, &change, &err), STORE_OK);
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
     ledger_apply(ledger, &change);
     change_done(&change);
 }
 
 SHELF_TEST(the_version_of_a_binding_is_the_reservations)
 {
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
     shelf_save(shelf);
@@ -243,23 +217,18 @@ SHELF_TEST(the_version_of_a_binding_is_the_reservations)
     }
     /* The version stays with the row: when bound, released and folded. */
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    shelf_save_and_turn(shelf);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT version = 9223372036854775807"
-                                               " FROM allocation WHERE uid = 'a'"),
-                     1);
-    assert_int_equal(shelf_number(shelf->path,
-                                  "SELECT count(*) FROM journal WHERE"
-                                  " json_extract(result, '$.allocation.version') = 4711"),
-                     1);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT version = 9223372036854775807 FROM allocation WHERE uid = 'a'", 1);
+    assert_sql(
+        shelf,
+        "SELECT count(*) FROM journal WHERE json_extract(result, '$.allocation.version') = 4711",
+        1);
 }
 
 SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
 {
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     const struct command reserve = {.kind = COMMAND_RESERVE,
                                     .at_ms = 77,
@@ -271,11 +240,11 @@ SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
                                     .created_ms = 70};
     assert_int_equal(core_do(core, &reserve), VERDICT_OK);
     struct err err;
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     const struct command node = {.kind = COMMAND_NODE, .at_ms = 76, .node = "n1"};
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &node, &core->done[0], &err), STORE_OK);
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &reserve, &core->done[1], &err), STORE_OK);
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
     static const char *const true_of_it[] = {
         "at = 77",
         "command ->> '$.kind' = 'reserve'",
@@ -298,8 +267,6 @@ SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
 /* Shares never change, so that only the entry of their beginning has them. */
 SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
 {
-    struct core_fixture *core = &shelf->core;
-
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
@@ -330,38 +297,32 @@ SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
 
 SHELF_TEST(counts_become_uuids_while_they_are_held)
 {
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_counted, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    shelf_save_and_turn(shelf);
     /* Fill the same GPU under its other name. */
     assert_int_equal(core_reserve(core, "c", "n1", "300"), VERDICT_OK);
     shelf_save(shelf);
     assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    shelf_save_and_turn(shelf);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "c"), VERDICT_OK);
     assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_turn(shelf);
+    shelf_save_and_turn(shelf);
 }
 
 /* A batch of three, the middle one of which contradicts the database. */
 SHELF_TEST(a_write_that_fails_is_rolled_back_alone)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     /* Someone else edits the file: what memory believes free is taken on disk. */
-    assert_int_equal(shelf_sql(shelf->path, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'"),
-                     SQLITE_OK);
+    shelf_run(shelf, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'");
 
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(core_reserve(core, "fits", "n1", "500"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     assert_int_equal(core_reserve(core, "beyond", "n1", "400"), VERDICT_OK);
@@ -371,65 +332,59 @@ SHELF_TEST(a_write_that_fails_is_rolled_back_alone)
     core_undo(core);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "fits"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
 
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM share"), 1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 3);
-    assert_int_equal(shelf_number(shelf->path, "SELECT state = 'bound' FROM allocation"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
+    assert_sql(shelf, "SELECT count(*) FROM share", 1);
+    assert_sql(shelf, "SELECT max(seq) FROM journal", 3);
+    assert_sql(shelf, "SELECT state = 'bound' FROM allocation", 1);
 }
 
 SHELF_TEST(a_change_of_something_unknown_is_refused)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'released',"
-                                            " released_ms = 1"),
-                     SQLITE_OK);
+    shelf_run(shelf, "UPDATE allocation SET state = 'released', released_ms = 1");
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
     assert_non_null(strstr(err.text, "allocation a otherwise"));
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 2);
+    shelf_commit(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 2);
 }
 
 /* A row in another state or on another node is refused just like a missing one. */
 SHELF_TEST(a_change_of_something_that_is_otherwise_is_refused)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "UPDATE allocation SET state = 'bound' WHERE uid = 'a';"
-                                            "PRAGMA foreign_keys=OFF;"
-                                            "DROP TRIGGER allocation_stays;"
-                                            "UPDATE allocation SET node = 'n2' WHERE uid = 'b'"),
-                     SQLITE_OK);
+    shelf_run(shelf, "UPDATE allocation SET state = 'bound' WHERE uid = 'a';"
+                     "PRAGMA foreign_keys=OFF;"
+                     "DROP TRIGGER allocation_stays;"
+                     "UPDATE allocation SET node = 'n2' WHERE uid = 'b'");
     static const char *const uid[] = {"a", "b"};
     for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
         assert_int_equal(core_step(core, COMMAND_CONFIRM, uid[i]), VERDICT_OK);
-        assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+        shelf_begin(shelf);
         assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
         assert_non_null(strstr(err.text, "otherwise than the ledger in memory"));
-        assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+        shelf_commit(shelf);
         core_undo(core);
     }
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 3);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 3);
 }
 
 SHELF_TEST(a_batch_rolled_back_leaves_nothing)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "b", "n1", "500"), VERDICT_OK);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
@@ -439,26 +394,25 @@ SHELF_TEST(a_batch_rolled_back_leaves_nothing)
     core_undo(core);
     shelf->written = 0;
     shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 1);
+    assert_sql(shelf, "SELECT max(seq) FROM journal", 1);
     assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(seq) FROM journal"), 2);
+    assert_sql(shelf, "SELECT max(seq) FROM journal", 2);
     shelf_turn(shelf);
 }
 
 SHELF_TEST(closing_within_a_batch_drops_it)
 {
     struct err err;
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_begin(shelf);
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     shelf_close(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM node"), 0);
+    assert_sql(shelf, "SELECT count(*) FROM node", 0);
 }
 
 SHELF_TEST(many_changes_are_one_commit)
 {
-    struct core_fixture *core = &shelf->core;
     char uid[16];
     (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 100; i++) {
@@ -466,15 +420,13 @@ SHELF_TEST(many_changes_are_one_commit)
         assert_int_equal(core_reserve(core, uid, "n1", "10"), VERDICT_OK);
         assert_int_equal(core_step(core, COMMAND_CONFIRM, uid), VERDICT_OK);
     }
-    shelf_save(shelf);
-    shelf_turn(shelf);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM journal"), 201);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM journal", 201);
 }
 
 /* One batch was committed, another half written: nothing of the second remains. */
 SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
 {
-    struct core_fixture *core = &shelf->core;
     struct err err;
     shelf_close(shelf);
     (void)core_node(core, "n1", two_a100, 2);
@@ -501,7 +453,6 @@ SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
 /* None of our code does this, and the database itself forbids it. */
 SHELF_TEST(the_database_itself_forbids)
 {
-    struct core_fixture *core = &shelf->core;
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "old", "n1", "100"), VERDICT_OK);
@@ -572,7 +523,6 @@ SHELF_TEST(the_database_itself_forbids)
 
 SHELF_TEST(a_ledger_in_memory_is_a_ledger)
 {
-    struct core_fixture *core = &shelf->core;
     struct store_facts facts;
     struct err err;
     shelf_close(shelf);
@@ -584,7 +534,7 @@ SHELF_TEST(a_ledger_in_memory_is_a_ledger)
     shelf_same(shelf);
     assert_int_equal(store_verify(shelf->store, &err), 0);
     assert_int_equal(store_set_cluster(shelf->store, "cluster", &err), 0);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 1000, &err), 0);
+    shelf_maintain(shelf, 1000);
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, ":memory:");
     assert_true(facts.bytes > 0 && facts.wal_bytes == 0);
@@ -717,17 +667,17 @@ SHELF_TEST(only_the_thread_that_wrote_first_may_write)
 
     for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
         assert_false(other_thread_aborts(at_start[i], shelf)); /* nobody has written yet */
-    (void)core_node(&shelf->core, "n1", two_a100, 2);
+    (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
         assert_true(other_thread_aborts(at_start[i], shelf));
     for (size_t i = 0; i < ARRAY_LEN(later); i++)
         assert_true(other_thread_aborts(later[i], shelf));
-    (void)core_node(&shelf->core, "n2", two_a100, 2);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    (void)core_node(core, "n2", two_a100, 2);
+    shelf_begin(shelf);
     assert_true(other_thread_aborts(try_to_write, shelf));
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     assert_true(other_thread_aborts(try_to_commit, shelf));
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
     shelf_turn(shelf);
 }

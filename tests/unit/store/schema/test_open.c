@@ -13,9 +13,6 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static const struct core_gpu two_a100[] = {{.id = "GPU-a", .index = 0, .mib = 81920},
-                                           {.id = "GPU-b", .index = 1, .mib = 81920}};
-
 static int set_up(void **state)
 {
     static struct shelf shelf;
@@ -115,7 +112,7 @@ FIXTURE_TEST(an_empty_file_will_do)
     /* The same holds for what a crash right at the start leaves. */
     shelf_close(shelf);
     assert_int_equal(unlink(shelf->path), 0);
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA journal_mode=WAL"), SQLITE_OK);
+    shelf_run(shelf, "PRAGMA journal_mode=WAL");
     shelf_open(shelf);
     shelf_turn(shelf);
 }
@@ -132,14 +129,14 @@ FIXTURE_TEST(what_is_not_ours_stays_untouched)
     refused(shelf, ERR_FOREIGN, "nor any SQLite database");
     assert_int_equal(unlink(shelf->path), 0);
 
-    assert_int_equal(shelf_sql(shelf->path, "CREATE TABLE recipes (name TEXT)"), SQLITE_OK);
+    shelf_run(shelf, "CREATE TABLE recipes (name TEXT)");
     assert_int_equal(stat(shelf->path, &before), 0);
     refused(shelf, ERR_FOREIGN, "not a milligpu ledger");
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA application_id=77"), SQLITE_OK);
+    shelf_run(shelf, "PRAGMA application_id=77");
     refused(shelf, ERR_FOREIGN, "not a milligpu ledger");
     assert_int_equal(stat(shelf->path, &after), 0);
     assert_int_equal(before.st_size, after.st_size);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM recipes"), 0);
+    assert_sql(shelf, "SELECT count(*) FROM recipes", 0);
     assert_int_equal(shelf_files(shelf, "corrupt"), 0);
 }
 
@@ -147,9 +144,9 @@ FIXTURE_TEST(a_newer_ledger_is_refused)
 {
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=9"), SQLITE_OK);
+    shelf_run(shelf, "PRAGMA user_version=9");
     refused(shelf, ERR_NEWER, "newer milligpu");
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=8"), SQLITE_OK);
+    shelf_run(shelf, "PRAGMA user_version=8");
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -391,9 +388,9 @@ FIXTURE_TEST(an_older_ledger_is_migrated_after_a_copy)
     struct err err;
     fill(shelf);
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 9);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM extra"), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM allocation"), 3);
+    assert_sql(shelf, "PRAGMA user_version", 9);
+    assert_sql(shelf, "SELECT count(*) FROM extra", 0);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", 3);
     assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
     assert_non_null(strstr(shelf->notices.data, "from version 8 to 9"));
     /* Forward only. */
@@ -415,14 +412,14 @@ FIXTURE_TEST(a_migration_that_fails_leaves_the_old_version)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
         assert_non_null(strstr(err.text, "migrate from version 8"));
-        assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
+        assert_sql(shelf, "PRAGMA user_version", 8);
     }
     /* A migration whose result differs from a new file is not applied. */
     const struct store_migration other = {.from = 8, .sql = "CREATE TABLE extra (b)"};
     const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "not those of version 9"));
-    assert_int_equal(shelf_number(shelf->path, "PRAGMA user_version"), 8);
+    assert_sql(shelf, "PRAGMA user_version", 8);
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -434,7 +431,7 @@ FIXTURE_TEST(no_way_from_that_version)
     fill(shelf);
     assert_int_equal(open_next(shelf, NULL, 0, &store, &err), -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "which never was"));
-    assert_int_equal(shelf_sql(shelf->path, "PRAGMA user_version=0"), SQLITE_OK);
+    shelf_run(shelf, "PRAGMA user_version=0");
     refused(shelf, ERR_CORRUPT, "which never was");
 }
 

@@ -90,7 +90,7 @@ static void what_its_text_says_is_kept(uint32_t version, const char *form)
     shelf_close(&shelf);
     shelf_open(&shelf);
     assert_says(shelf.path, was, should);
-    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+    assert_sql(&shelf, "PRAGMA user_version", store_schema.version);
     find_copy(&shelf, version, copy, sizeof copy);
     shelf_done(&shelf);
 }
@@ -155,8 +155,7 @@ TEST(every_released_version_goes_on_from_there)
         assert_int_equal(core_step(core, COMMAND_RELEASE, "on-its-way"), VERDICT_OK);
         assert_int_equal(core_step(core, COMMAND_RELEASE, "believed"), VERDICT_OK);
         assert_int_equal(core_reserve(core, "much", "honest", "900"), VERDICT_REFUSED);
-        shelf_save(&shelf);
-        shelf_turn(&shelf);
+        shelf_save_and_turn(&shelf);
         shelf_done(&shelf);
     }
 }
@@ -167,8 +166,8 @@ TEST(its_rows_know_no_version_of_a_binding)
     char was[128];
     lay(&shelf, 1, "", was, sizeof was);
     shelf_open(&shelf);
-    assert_int_equal(shelf_number(shelf.path, "SELECT max(version) FROM allocation"), 0);
-    assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
+    assert_sql(&shelf, "SELECT max(version) FROM allocation", 0);
+    assert_sql(&shelf, "SELECT count(*) FROM allocation", 12);
     shelf_done(&shelf);
 }
 
@@ -238,11 +237,11 @@ TEST(a_changed_one_is_not_migrated)
     struct err err;
     char was[128];
     lay(&shelf, 1, "", was, sizeof was);
-    assert_int_equal(shelf_sql(shelf.path, "DROP TRIGGER charge_within"), 0);
+    shelf_run(&shelf, "DROP TRIGGER charge_within");
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
     assert_non_null(strstr(err.text, "not those of version 8"));
-    assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), 1);
-    assert_int_equal(shelf_number(shelf.path, "SELECT count(*) FROM allocation"), 12);
+    assert_sql(&shelf, "PRAGMA user_version", 1);
+    assert_sql(&shelf, "SELECT count(*) FROM allocation", 12);
     shelf_done(&shelf);
 }
 
@@ -277,7 +276,7 @@ TEST(every_released_version_is_verified_and_left_as_it_is)
             assert_string_equal(checks.wrong, "");
             assert_int_equal(checks.passed, STORE_CHECKS);
             assert_int_equal(shelf_files(&shelf, "ledger.db"), files);
-            assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), version);
+            assert_sql(&shelf, "PRAGMA user_version", version);
             assert_says(shelf.path, was, should);
             shelf_done(&shelf);
         }
@@ -301,7 +300,7 @@ TEST(what_is_wrong_with_an_old_one_is_found_before_it_is_migrated)
         char was[128];
         struct checks checks = {0};
         lay(&shelf, 7, "", was, sizeof was);
-        assert_int_equal(shelf_sql(shelf.path, damages[i].sql), 0);
+        shelf_run(&shelf, damages[i].sql);
         assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), 0);
         if (strncmp(checks.wrong, damages[i].found, strlen(damages[i].found)) != 0)
             fail_msg("%s: %s", damages[i].sql, checks.wrong);
@@ -349,13 +348,13 @@ TEST(the_copy_before_a_migration_can_be_put_back)
         if (version < 6) { /* its tables cannot say that it is a copy */
             assert_int_equal(failed, -(int)ERR_INVALID);
             assert_non_null(strstr(err.text, "only versions from 6 on can be restored"));
-            assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), store_schema.version);
+            assert_sql(&shelf, "PRAGMA user_version", store_schema.version);
         } else {
             enum store_owner owner = OWNER_NOBODY;
             assert_int_equal(failed, 0);
             assert_int_equal(shelf_number(aside, "PRAGMA user_version"), store_schema.version);
-            assert_int_equal(shelf_number(shelf.path, "PRAGMA user_version"), version);
-            assert_int_equal(shelf_number(shelf.path, "SELECT is_copy FROM meta"), 1);
+            assert_sql(&shelf, "PRAGMA user_version", version);
+            assert_sql(&shelf, "SELECT is_copy FROM meta", 1);
             assert_says(shelf.path, was, should);
             /* A newer milligpu may open it all the same, and waits like the older one. */
             shelf_open(&shelf);

@@ -107,7 +107,7 @@ FIXTURE_TEST(what_is_set_is_read_back_by_node)
     assert_stored(shelf, 100, "n1/b/c0/GPU-b 8\nn2/a/c0/GPU-c 9\n");
     set(shelf, "", 99); /* the clock was set back */
     assert_stored(shelf, 99, "n1/b/c0/GPU-b 8\nn2/a/c0/GPU-c 9\n");
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM reported"), 1);
+    assert_sql(shelf, "SELECT count(*) FROM reported", 1);
 }
 
 FIXTURE_TEST(it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share)
@@ -136,8 +136,6 @@ FIXTURE_TEST(a_node_of_which_nobody_knows_loses_its_rows_first)
 
 FIXTURE_TEST(it_goes_with_its_allocation_and_never_outlives_it)
 {
-    struct err err;
-
     set(shelf, "a0 5, b0 7", 100);
     assert_int_equal(core_step(&shelf->core, COMMAND_RELEASE, "a"), VERDICT_OK);
     shelf_save(shelf);
@@ -152,20 +150,18 @@ FIXTURE_TEST(it_goes_with_its_allocation_and_never_outlives_it)
     shelf_save(shelf);
     set(shelf, "a0 9", 0);
     assert_stored(shelf, 101, "n1/b/c0/GPU-a 7\nn1/b/c0/GPU-b 8\nn2/a/c0/GPU-c 9\n");
-    assert_int_equal(shelf_number(shelf->path, "SELECT max(allocation) = (SELECT max(id) FROM"
-                                               " allocation) FROM idle"),
-                     1);
+    assert_sql(shelf, "SELECT max(allocation) = (SELECT max(id) FROM allocation) FROM idle", 1);
     set(shelf, "a0 0", 0);
     assert_stored(shelf, 101, "n1/b/c0/GPU-a 7\nn1/b/c0/GPU-b 8\n");
     /* A row that somebody else wrote of the past goes with the history. */
     shelf_spoil(shelf, "INSERT INTO idle SELECT allocation, container, gpu, 3 FROM share WHERE"
                        " allocation IN (SELECT id FROM allocation WHERE state = 'released') LIMIT"
                        " 1");
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM idle"), 3);
+    assert_sql(shelf, "SELECT count(*) FROM idle", 3);
     shelf->store->limits.retain_ms = 1;
     store_retain(shelf->store, 1);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, INT64_C(99) * 86400000, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM idle"), 2);
+    shelf_maintain(shelf, INT64_C(99) * 86400000);
+    assert_sql(shelf, "SELECT count(*) FROM idle", 2);
 }
 
 /* Of several rows the last fails: nothing is there, neither of what was measured. */
@@ -182,12 +178,12 @@ FIXTURE_TEST(what_failed_is_not_set_at_all)
 
     set(shelf, "b0 7", 0);
     for (size_t i = 0; i < ARRAY_LEN(refusing); i++) {
-        assert_int_equal(shelf_sql(shelf->path, refusing[i]), SQLITE_OK);
+        shelf_run(shelf, refusing[i]);
         assert_true(try_set(shelf, words[i], 100, &err) < 0);
         assert_stored(shelf, 0, "n1/b/c0/GPU-a 7\n");
         if (i == 1)
             assert_true(try_set(shelf, "n1", 0, &err) < 0);
-        assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
+        shelf_run(shelf, "DROP TRIGGER odd");
     }
     shelf->store->limits.wal_max = 0; /* a reader holds the log */
     assert_int_equal(try_set(shelf, "a0 5", 100, &err), -(int)ERR_FULL);

@@ -68,7 +68,7 @@ SHELF_TEST(sums_add_up_by_namespace_and_model)
                     "b/A100 36000/360000 72000/720000\nb/T4 108000/1080000 216000/2160000\n");
         shelf_turn(shelf);
     }
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM measured"), 5);
+    assert_sql(shelf, "SELECT count(*) FROM measured", 5);
 }
 
 SHELF_TEST(a_time_begins_and_ends_where_it_is_asked)
@@ -107,18 +107,11 @@ SHELF_TEST(beyond_the_rows_of_an_hour_all_go_into_one)
     measure(shelf, 7, "n5", "A100");
     measure(shelf, 7, "n5", "T4");       /* it has its row */
     measure(shelf, 8, "one-more", "T4"); /* in another hour there is room */
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM measured WHERE hour_ms = "
-                                               "25200000"),
-                     STORE_MEASURED_ROWS_MAX + 1);
-    assert_int_equal(shelf_number(shelf->path, "SELECT milli_s FROM measured WHERE namespace = ''"
-                                               " AND model = ''"),
-                     72000);
-    assert_int_equal(shelf_number(shelf->path, "SELECT milli_s FROM measured WHERE namespace = "
-                                               "'n5'"),
-                     72000);
-    assert_int_equal(shelf_number(shelf->path, "SELECT hour_ms FROM measured WHERE namespace = "
-                                               "'one-more'"),
-                     8 * hour);
+    assert_sql(shelf, "SELECT count(*) FROM measured WHERE hour_ms = 25200000",
+               STORE_MEASURED_ROWS_MAX + 1);
+    assert_sql(shelf, "SELECT milli_s FROM measured WHERE namespace = '' AND model = ''", 72000);
+    assert_sql(shelf, "SELECT milli_s FROM measured WHERE namespace = 'n5'", 72000);
+    assert_sql(shelf, "SELECT hour_ms FROM measured WHERE namespace = 'one-more'", 8 * hour);
 }
 
 /* Of several rows the last fails: the first is not there either, and all can be added again. */
@@ -135,12 +128,10 @@ SHELF_TEST(what_failed_is_not_added_at_all)
     struct err err;
 
     for (size_t i = 0; i < ARRAY_LEN(refusing); i++) {
-        assert_int_equal(shelf_sql(shelf->path, refusing[i]), SQLITE_OK);
+        shelf_run(shelf, refusing[i]);
         assert_true(shelf->ops.measure(shelf->ops.ctx, &both, &err) < 0);
-        assert_int_equal(
-            shelf_number(shelf->path, "SELECT coalesce(sum(milli_s), 0) FROM measured"),
-            (long long)i * 72000);
-        assert_int_equal(shelf_sql(shelf->path, "DROP TRIGGER odd"), SQLITE_OK);
+        assert_sql(shelf, "SELECT coalesce(sum(milli_s), 0) FROM measured", (long long)i * 72000);
+        shelf_run(shelf, "DROP TRIGGER odd");
         assert_int_equal(shelf->ops.measure(shelf->ops.ctx, &both, &err), 0);
     }
     shelf->store->limits.wal_max = 0; /* a reader holds the log */
@@ -151,8 +142,6 @@ SHELF_TEST(what_failed_is_not_added_at_all)
 
 SHELF_TEST(it_ages_with_the_history)
 {
-    struct err err;
-
     shelf_close(shelf);
     shelf->rules.retention_days = 30;
     shelf_open(shelf);
@@ -160,18 +149,18 @@ SHELF_TEST(it_ages_with_the_history)
     for (int i = 0; i < 5; i++)
         measure(shelf, i, "a", "T4");
     measure(shelf, 1, "b", "T4");
-    shelf->core.now_ms = 30 * day;
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 30 * day, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM measured"), 6);
+    core->now_ms = 30 * day;
+    shelf_maintain(shelf, 30 * day);
+    assert_sql(shelf, "SELECT count(*) FROM measured", 6);
     /* The oldest go first, a little at a time: a full round goes on at once. */
     shelf->store->retain_at_ms = 0;
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 30 * day + 3 * hour, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM measured"), 4);
-    assert_int_equal(shelf_number(shelf->path, "SELECT min(hour_ms) FROM measured"), hour);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 30 * day + 3 * hour, &err), 0);
-    assert_int_equal(shelf->ops.maintain(shelf->ops.ctx, 30 * day + 3 * hour, &err), 0);
-    assert_int_equal(shelf_number(shelf->path, "SELECT count(*) FROM measured"), 2);
-    assert_int_equal(shelf_number(shelf->path, "SELECT min(hour_ms) FROM measured"), 3 * hour);
+    shelf_maintain(shelf, 30 * day + 3 * hour);
+    assert_sql(shelf, "SELECT count(*) FROM measured", 4);
+    assert_sql(shelf, "SELECT min(hour_ms) FROM measured", hour);
+    shelf_maintain(shelf, 30 * day + 3 * hour);
+    shelf_maintain(shelf, 30 * day + 3 * hour);
+    assert_sql(shelf, "SELECT count(*) FROM measured", 2);
+    assert_sql(shelf, "SELECT min(hour_ms) FROM measured", 3 * hour);
 }
 
 /* A file whose sums are beyond all bounds says so when it is asked, and grants go on. */

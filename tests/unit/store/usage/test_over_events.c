@@ -17,9 +17,9 @@ static void entry(struct shelf *shelf, const struct command *about, double hours
 
     command.at_ms = (int64_t)(hours * (double)hour);
     assert_int_equal(ledger_decide(shelf->core.ledger, &command, &change), VERDICT_OK);
-    assert_int_equal(shelf->ops.begin(shelf->ops.ctx, &err), 0);
+    shelf_begin(shelf);
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &command, &change, &err), STORE_OK);
-    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), 0);
+    shelf_commit(shelf);
     change_done(&change);
 }
 
