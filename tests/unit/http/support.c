@@ -222,6 +222,15 @@ bool site_await_held(struct site *site, size_t count)
     return site_held(site) == count;
 }
 
+bool site_await(atomic_int *count, int least)
+{
+    int64_t until_ms = 0;
+
+    while (atomic_load(count) < least && patience_left(&until_ms))
+        continue;
+    return atomic_load(count) >= least;
+}
+
 void site_release(struct site *site)
 {
     must(pthread_mutex_lock(&site->lock) == 0);
@@ -231,6 +240,28 @@ void site_release(struct site *site)
 }
 
 /* --- clients --- */
+
+static atomic_bool is_kept[1 << 14]; /* by file descriptor */
+
+int client_keep(int fd)
+{
+    must(fd >= 0 && fd < 1 << 14);
+    atomic_store(&is_kept[fd], true);
+    return fd;
+}
+
+void client_close(int fd)
+{
+    atomic_store(&is_kept[fd], false);
+    must(close(fd) == 0);
+}
+
+void client_close_all(void)
+{
+    for (int fd = 0; fd < 1 << 14; fd++)
+        if (atomic_load(&is_kept[fd]))
+            client_close(fd);
+}
 
 int client_open(const struct site *site)
 {
@@ -249,7 +280,7 @@ int client_open(const struct site *site)
     const int rc = six ? connect(fd, (struct sockaddr *)&v6, sizeof v6)
                        : connect(fd, (struct sockaddr *)&v4, sizeof v4);
     if (rc == 0)
-        return fd;
+        return client_keep(fd);
     (void)close(fd);
     return -1;
 }

@@ -43,11 +43,17 @@ void site_start(struct site *site);
 void site_stop(struct site *site);
 size_t site_held(struct site *site);
 void site_release(struct site *site); /* answers the calls of /hold */
-/* Waits until this many calls are held, for two seconds at most. */
+/* Waits until this many calls are held. */
 bool site_await_held(struct site *site, size_t count);
 
-/* Blocking socket with a five-second limit. */
+/* Waits until the count is this large. */
+bool site_await(atomic_int *count, int least);
+
+/* Blocking socket with a limit of PATIENCE_S. client_close_all() at the end of a test closes it. */
 int client_open(const struct site *site);
+int client_keep(int fd); /* closes this one likewise, and returns it */
+void client_close(int fd);
+void client_close_all(void);
 void client_send(int fd, const char *text);
 /* One whole answer, by its Content-Length; "" if the connection ended before any byte. */
 void client_read(int fd, struct strbuf *out);

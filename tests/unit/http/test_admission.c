@@ -18,21 +18,10 @@
 #include "support/test.h"
 #include "support_visit.h"
 
-#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
-
-#define HEAD  "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
 #define HELLO "GET /hello HTTP/1.1\r\n" HEAD
 #define HOLD  "GET /hold HTTP/1.1\r\n" HEAD
 
 enum { KIB = 1024, MANY = 3000, MANY_STRANGERS = 200 };
-
-static void assert_status(int status)
-{
-    char line[32];
-    (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
-    if (strncmp(answer.data, line, strlen(line)) != 0)
-        fail_msg("not %d: \"%s\"", status, answer.data);
-}
 
 static void asks(int fd)
 {
@@ -54,25 +43,12 @@ static int open_from(unsigned host)
     must(bind(fd, (struct sockaddr *)&from, sizeof from) == 0);
     must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
     must(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
+    return client_keep(fd);
 }
 
 static bool await_dropped(enum http_cause cause, int count)
 {
-    int64_t until_ms = 0;
-
-    while (atomic_load(&site.dropped[cause]) < count && patience_left(&until_ms))
-        continue;
-    return atomic_load(&site.dropped[cause]) == count;
-}
-
-static bool await_some(enum http_cause cause)
-{
-    int64_t until_ms = 0;
-
-    while (atomic_load(&site.dropped[cause]) == 0 && patience_left(&until_ms))
-        continue;
-    return atomic_load(&site.dropped[cause]) > 0;
+    return site_await(&site.dropped[cause], count) && atomic_load(&site.dropped[cause]) == count;
 }
 
 /* True if the server closes it, with or without a last answer. */
@@ -85,16 +61,6 @@ static bool is_closed(int fd)
         got = recv(fd, byte, sizeof byte, 0);
     while (got > 0);
     return got == 0 || errno == ECONNRESET;
-}
-
-/* True once a request is handled. */
-static bool is_handled(void)
-{
-    int64_t until_ms = 0;
-
-    while (atomic_load(&site.handled) == 0 && patience_left(&until_ms))
-        continue;
-    return atomic_load(&site.handled) > 0;
 }
 
 /* Asks until a new connection is served. */
@@ -126,7 +92,7 @@ static void few(uint32_t strangers)
     site.rules.request_ms = 2000; /* drops are reported every 200 ms */
 }
 
-FIXTURE_TEST(the_longest_idle_gives_way_to_who_comes)
+SITE_TEST(the_longest_idle_gives_way_to_who_comes)
 {
     int fd[4];
     few(4);
@@ -145,13 +111,9 @@ FIXTURE_TEST(the_longest_idle_gives_way_to_who_comes)
     asks(fd[1]);
     asks(fresh);
     assert_true(await_dropped(HTTP_GAVE_WAY, 2));
-    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
-        (void)close(fd[i]);
-    (void)close(fresh);
-    (void)close(another);
 }
 
-FIXTURE_TEST(who_is_being_answered_never_gives_way)
+SITE_TEST(who_is_being_answered_never_gives_way)
 {
     int fd[3];
     few(3);
@@ -170,13 +132,10 @@ FIXTURE_TEST(who_is_being_answered_never_gives_way)
         assert_status(200);
     }
     await_place(); /* the client has the answer before the server is done with the request */
-    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
-        (void)close(fd[i]);
-    (void)close(fresh);
 }
 
 /* A connection is closed by its own thread, which may be busy; new ones are served meanwhile. */
-FIXTURE_TEST(who_comes_before_others_are_closed_is_served)
+SITE_TEST(who_comes_before_others_are_closed_is_served)
 {
     static int fd[2 * MANY_STRANGERS];
     few(MANY_STRANGERS);
@@ -186,7 +145,7 @@ FIXTURE_TEST(who_comes_before_others_are_closed_is_served)
         fd[i] = open_from(1);
     const int busy = open_from(1);
     client_send(busy, "GET /linger HTTP/1.1\r\n" HEAD);
-    assert_true(is_handled());
+    assert_true(site_await(&site.handled, 1));
     for (size_t i = MANY_STRANGERS; i < ARRAY_LEN(fd); i++)
         fd[i] = open_from(1);
     ask_once(HELLO);
@@ -194,12 +153,9 @@ FIXTURE_TEST(who_comes_before_others_are_closed_is_served)
     atomic_store(&site.linger_ends, true);
     client_read(busy, &answer);
     assert_status(200);
-    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
-        (void)close(fd[i]);
-    (void)close(busy);
 }
 
-FIXTURE_TEST(the_address_with_most_gives_way)
+SITE_TEST(the_address_with_most_gives_way)
 {
     int many[5];
     few(7);
@@ -212,7 +168,7 @@ FIXTURE_TEST(the_address_with_most_gives_way)
         const int fresh = open_from(4 + (unsigned)i);
         asks(fresh);
         assert_true(is_closed(many[i]));
-        (void)close(fresh);
+        client_close(fresh);
         /* A closed connection leaves a place, which is taken again. */
         sleep_ms(200); /* until the server has seen it: nothing shows it */
         many[i] = open_from(3);
@@ -220,13 +176,9 @@ FIXTURE_TEST(the_address_with_most_gives_way)
     asks(oldest);
     asks(newest);
     assert_true(await_dropped(HTTP_GAVE_WAY, 3));
-    (void)close(oldest);
-    (void)close(newest);
-    for (size_t i = 0; i < ARRAY_LEN(many); i++)
-        (void)close(many[i]);
 }
 
-FIXTURE_TEST(an_address_has_a_limit_of_its_own)
+SITE_TEST(an_address_has_a_limit_of_its_own)
 {
     few(16);
     site.rules.strangers_each = 2;
@@ -246,14 +198,9 @@ FIXTURE_TEST(an_address_has_a_limit_of_its_own)
     assert_true(is_closed(fourth)); /* its own are busy; nobody else gives way for it */
     asks(other);
     site_release(&site);
-    (void)close(first);
-    (void)close(second);
-    (void)close(third);
-    (void)close(fourth);
-    (void)close(other);
 }
 
-FIXTURE_TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger)
+SITE_TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger)
 {
     int strangers[10];
     few(2);
@@ -275,13 +222,9 @@ FIXTURE_TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger)
     assert_true(is_closed(first));
     asks(second);
     assert_true(await_dropped(HTTP_GAVE_WAY, 9));
-    for (size_t i = 0; i < ARRAY_LEN(strangers); i++)
-        (void)close(strangers[i]);
-    (void)close(first);
-    (void)close(second);
 }
 
-FIXTURE_TEST(where_all_who_are_known_are_answered_a_request_is_503)
+SITE_TEST(where_all_who_are_known_are_answered_a_request_is_503)
 {
     few(4);
     site.rules.has_request_proof = true;
@@ -299,10 +242,9 @@ FIXTURE_TEST(where_all_who_are_known_are_answered_a_request_is_503)
     assert_status(200);
     await_place();
     assert_true(is_closed(known));
-    (void)close(known);
 }
 
-FIXTURE_TEST(who_says_nothing_is_closed_and_who_did_is_not)
+SITE_TEST(who_says_nothing_is_closed_and_who_did_is_not)
 {
     few(8);
     site.rules.first_ms = 1000;
@@ -319,12 +261,9 @@ FIXTURE_TEST(who_says_nothing_is_closed_and_who_did_is_not)
     client_read(slow, &answer);
     assert_status(200);
     asks(idle);
-    (void)close(silent);
-    (void)close(slow);
-    (void)close(idle);
 }
 
-FIXTURE_TEST(a_head_that_does_not_end_gives_way)
+SITE_TEST(a_head_that_does_not_end_gives_way)
 {
     int fd[2];
     few(2);
@@ -339,11 +278,9 @@ FIXTURE_TEST(a_head_that_does_not_end_gives_way)
     assert_status(200);
     client_read_end(fd[0], &answer);
     assert_status(503);
-    (void)close(fd[0]);
-    (void)close(fd[1]);
 }
 
-FIXTURE_TEST(an_answer_that_is_not_taken_gives_way)
+SITE_TEST(an_answer_that_is_not_taken_gives_way)
 {
     const int small = 4096;
     few(1);
@@ -355,22 +292,17 @@ FIXTURE_TEST(an_answer_that_is_not_taken_gives_way)
     const int fd = open_from(1);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     client_send(fd, "GET /file HTTP/1.1\r\n" HEAD);
-    assert_true(is_handled());
+    assert_true(site_await(&site.handled, 1));
     await_place(); /* once the socket is full */
-    (void)close(fd);
 }
 
 /* --- bodies --- */
 
 static void send_part(int fd, size_t whole, size_t part)
 {
-    CLEANUP(strbuf_done) struct strbuf text;
+    CLEANUP(xfreep) char *text = post_text(whole, part);
 
-    strbuf_init(&text);
-    strbuf_printf(&text, "POST /echo HTTP/1.1\r\nContent-Length: %zu\r\n" HEAD, whole);
-    for (size_t i = 0; i < part; i++)
-        strbuf_char(&text, 'x');
-    client_send(fd, text.data);
+    client_send(fd, text);
 }
 
 static void whole(int fd, size_t bytes, int status)
@@ -389,7 +321,7 @@ static bool await_bytes(size_t least)
     return http_body_bytes(site.http) >= least;
 }
 
-FIXTURE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
+SITE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
 {
     int slow[2];
     few(16);
@@ -410,7 +342,7 @@ FIXTURE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
         assert_status(503);
         assert_true(is_closed(other));
     }
-    (void)close(other);
+    client_close(other);
     sleep_ms(1100);
     const int another = open_from(2);
     whole(another, 40 * KIB, 200);
@@ -418,12 +350,9 @@ FIXTURE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
     assert_status(503);
     assert_true(is_open(slow[1])); /* closing one was enough */
     assert_true(await_dropped(HTTP_BODY_SLOW, 1));
-    (void)close(slow[0]);
-    (void)close(slow[1]);
-    (void)close(another);
 }
 
-FIXTURE_TEST(strangers_never_have_all_the_memory_of_bodies)
+SITE_TEST(strangers_never_have_all_the_memory_of_bodies)
 {
     int slow[3];
     few(16);
@@ -451,15 +380,11 @@ FIXTURE_TEST(strangers_never_have_all_the_memory_of_bodies)
     whole(known, 60 * KIB, 200); /* strangers' slow bodies give way first */
     assert_true(await_dropped(HTTP_BODY_SLOW, 1) ||
                 atomic_load(&site.dropped[HTTP_BODY_SLOW]) == 2);
-    for (size_t i = 0; i < ARRAY_LEN(slow); i++)
-        (void)close(slow[i]);
-    (void)close(stranger);
-    (void)close(known);
 }
 
 /* --- many --- */
 
-FIXTURE_TEST(thousands_of_requests_at_once_are_answered)
+SITE_TEST(thousands_of_requests_at_once_are_answered)
 {
     struct rlimit files;
     int fd[MANY];
@@ -487,7 +412,6 @@ FIXTURE_TEST(thousands_of_requests_at_once_are_answered)
     for (size_t i = 0; i < MANY; i++) {
         client_read(fd[i], &answer);
         assert_status(200);
-        (void)close(fd[i]);
     }
     for (int cause = 0; cause < HTTP_CAUSES; cause++)
         assert_int_equal(atomic_load(&site.dropped[cause]), 0);
@@ -527,18 +451,18 @@ static void *hammer(void *arg)
         if (*fd >= 0 && recv(*fd, bytes, sizeof bytes, MSG_DONTWAIT) > 0)
             self->answered++;
         if (*fd >= 0)
-            (void)close(*fd);
+            client_close(*fd);
         *fd = open_from(1 + (self->number + i) % 5);
         client_send(*fd, says[(i * 5 + self->number) % ARRAY_LEN(says)]);
         if (i % 16 == 0)
             sleep_ms(3);
     }
     for (size_t i = 0; i < ARRAY_LEN(kept); i++)
-        (void)close(kept[i]);
+        client_close(kept[i]);
     return NULL;
 }
 
-FIXTURE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
+SITE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
 {
     struct hammer hammers[4] = {0};
     int answered = 0;
@@ -562,7 +486,7 @@ FIXTURE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
         answered += hammers[i].answered;
     }
     assert_true(answered > 0);
-    assert_true(await_some(HTTP_GAVE_WAY));
+    assert_true(site_await(&site.dropped[HTTP_GAVE_WAY], 1));
     /* The last connections may still wait in the backlog. */
     int64_t until_ms = 0;
     while (strncmp(answer.data, "HTTP/1.1 200 ", 13) != 0 && patience_left(&until_ms)) {
@@ -574,7 +498,7 @@ FIXTURE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
     /* Stopping checks that everything that was counted was taken off again. */
 }
 
-FIXTURE_TEST(ipv6_is_counted_too)
+SITE_TEST(ipv6_is_counted_too)
 {
     struct err err;
     few(2);
@@ -591,8 +515,6 @@ FIXTURE_TEST(ipv6_is_counted_too)
     assert_status(200);
     assert_true(is_closed(first));
     asks(second);
-    (void)close(first);
-    (void)close(second);
 }
 
 TEST_GROUP(test_ignore_sigpipe, NULL)

@@ -14,36 +14,9 @@
 #include "support/test.h"
 #include "support_visit.h"
 
-#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
-
-#define HEAD "Host: localhost\r\nContent-Type: application/json\r\n\r\n"
-
-static void assert_contains(const char *part)
-{
-    if (strcasestr(answer.data, part) == NULL)
-        fail_msg("\"%s\" is not in \"%s\"", part, answer.data);
-}
-
-static void assert_status(int status)
-{
-    char line[32];
-    (void)snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
-    if (strncmp(answer.data, line, strlen(line)) != 0)
-        fail_msg("not %d: \"%s\"", status, answer.data);
-}
-
 static const int64_t patience_ns = PATIENCE_S * INT64_C(1000000000);
 
-static bool await(atomic_int *count, int least)
-{
-    int64_t until_ms = 0;
-
-    while (atomic_load(count) < least && patience_left(&until_ms))
-        continue;
-    return atomic_load(count) >= least;
-}
-
-FIXTURE_TEST(one_connection_serves_many_requests)
+SITE_TEST(one_connection_serves_many_requests)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -57,12 +30,11 @@ FIXTURE_TEST(one_connection_serves_many_requests)
         assert_status(200);
         assert_contains("\r\n\r\nabc");
     }
-    (void)close(fd);
     assert_int_equal(atomic_load(&site.handled), 40);
     assert_int_equal(http_pending(site.http), 0);
 }
 
-FIXTURE_TEST(pipelined_requests_are_answered_in_order)
+SITE_TEST(pipelined_requests_are_answered_in_order)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -70,7 +42,6 @@ FIXTURE_TEST(pipelined_requests_are_answered_in_order)
                     "POST /echo HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "2"
                     "GET /hello HTTP/1.1\r\nConnection: close\r\n" HEAD);
     client_read_end(fd, &answer);
-    (void)close(fd);
     const char *one = strstr(answer.data, "\r\n\r\n1");
     const char *two = strstr(answer.data, "\r\n\r\n2");
     const char *three = strstr(answer.data, "\r\n\r\nhello");
@@ -80,7 +51,7 @@ FIXTURE_TEST(pipelined_requests_are_answered_in_order)
     assert_true(one < two && two < three);
 }
 
-FIXTURE_TEST(a_handler_sees_the_request_decoded)
+SITE_TEST(a_handler_sees_the_request_decoded)
 {
     site_start(&site);
     ask_once("GET /about/n%20%2Fx?a=1%262&b&c= HTTP/1.1\r\nX-Test: yes\r\n" HEAD);
@@ -94,7 +65,7 @@ FIXTURE_TEST(a_handler_sees_the_request_decoded)
     assert_contains("GET /about test=(none) [a=]");
 }
 
-FIXTURE_TEST(an_empty_answer_has_a_length_too)
+SITE_TEST(an_empty_answer_has_a_length_too)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -106,10 +77,9 @@ FIXTURE_TEST(an_empty_answer_has_a_length_too)
     assert_status(200);
     assert_contains("\r\nContent-Length: 5\r\n");
     assert_null(strstr(answer.data, "hello"));
-    (void)close(fd);
 }
 
-FIXTURE_TEST(a_body_arrives_whole_in_any_pieces)
+SITE_TEST(a_body_arrives_whole_in_any_pieces)
 {
     site.rules.body_bytes_max = 1000000;
     site_start(&site);
@@ -134,10 +104,9 @@ FIXTURE_TEST(a_body_arrives_whole_in_any_pieces)
                "3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n",
                &answer);
     assert_contains("\r\n\r\nabcdefgh");
-    (void)close(fd);
 }
 
-FIXTURE_TEST(a_large_body_is_refused_before_it_is_read)
+SITE_TEST(a_large_body_is_refused_before_it_is_read)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -146,7 +115,6 @@ FIXTURE_TEST(a_large_body_is_refused_before_it_is_read)
     assert_status(413);
     assert_contains("application/problem+json");
     assert_contains("\"status\":413");
-    (void)close(fd);
     ask_once("POST /echo HTTP/1.1\r\nContent-Length: 104857600\r\nExpect: 100-continue\r\n" HEAD);
     assert_status(413);
     assert_int_equal(atomic_load(&site.handled), 0);
@@ -154,7 +122,7 @@ FIXTURE_TEST(a_large_body_is_refused_before_it_is_read)
     assert_int_equal(atomic_load(&site.last_status), 413);
 }
 
-FIXTURE_TEST(a_chunked_body_is_counted_while_it_is_read)
+SITE_TEST(a_chunked_body_is_counted_while_it_is_read)
 {
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf chunk;
@@ -175,11 +143,10 @@ FIXTURE_TEST(a_chunked_body_is_counted_while_it_is_read)
         client_send(fd, chunk.data);
     client_ask(fd, "0\r\n\r\n", &answer);
     assert_status(200);
-    (void)close(fd);
     assert_int_equal(atomic_load(&site.handled), 1);
 }
 
-FIXTURE_TEST(nonsense_is_answered_400)
+SITE_TEST(nonsense_is_answered_400)
 {
     static const char *const requests[] = {
         "GET /a%00b HTTP/1.1\r\n" HEAD,
@@ -194,13 +161,13 @@ FIXTURE_TEST(nonsense_is_answered_400)
     for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
         ask_once(requests[i]);
         assert_status(400);
-        assert_true(await(&site.refused, (int)i + 1));
+        assert_true(site_await(&site.refused, (int)i + 1));
         assert_int_equal(atomic_load(&site.last_status), 400);
     }
     assert_int_equal(atomic_load(&site.handled), 0);
 }
 
-FIXTURE_TEST(headers_that_never_end_are_refused)
+SITE_TEST(headers_that_never_end_are_refused)
 {
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf request;
@@ -212,7 +179,7 @@ FIXTURE_TEST(headers_that_never_end_are_refused)
     ask_once(request.data);
     if (answer.len > 0)
         assert_status(431);
-    assert_true(await(&site.refused, 1));
+    assert_true(site_await(&site.refused, 1));
     strbuf_reset(&request);
     strbuf_str(&request, "GET /");
     for (int i = 0; i < 70000; i++)
@@ -226,7 +193,7 @@ FIXTURE_TEST(headers_that_never_end_are_refused)
     assert_status(200);
 }
 
-FIXTURE_TEST(bytes_that_are_no_http_do_no_harm)
+SITE_TEST(bytes_that_are_no_http_do_no_harm)
 {
     static const char *const noise[] = {
         "\r\n\r\n\r\n", "\x16\x03\x01\x02",       "GET",
@@ -238,7 +205,6 @@ FIXTURE_TEST(bytes_that_are_no_http_do_no_harm)
         client_send(fd, noise[i]);
         (void)shutdown(fd, SHUT_WR);
         client_read_end(fd, &answer);
-        (void)close(fd);
     }
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
@@ -259,7 +225,7 @@ static bool drip(int fd, const char *text, int64_t each_ms)
     return false;
 }
 
-FIXTURE_TEST(a_client_that_drips_its_body_is_cut_off)
+SITE_TEST(a_client_that_drips_its_body_is_cut_off)
 {
     site.rules.request_ms = 200;
     site_start(&site);
@@ -269,13 +235,12 @@ FIXTURE_TEST(a_client_that_drips_its_body_is_cut_off)
         drip(fd, "0123456789012345678901234567890123456789012345678901234567890123456789", 20));
     client_read_end(fd, &answer);
     assert_status(408);
-    (void)close(fd);
     assert_int_equal(atomic_load(&site.handled), 0);
-    assert_true(await(&site.refused, 1));
+    assert_true(site_await(&site.refused, 1));
     assert_int_equal(atomic_load(&site.last_status), 408);
 }
 
-FIXTURE_TEST(a_client_that_drips_its_headers_is_cut_off)
+SITE_TEST(a_client_that_drips_its_headers_is_cut_off)
 {
     site.rules.request_ms = 200;
     site_start(&site);
@@ -289,12 +254,11 @@ FIXTURE_TEST(a_client_that_drips_its_headers_is_cut_off)
             drip(fd, "GET /hello HTTP/1.1\r\nX-Some-Header: 1234567890123456789012345", 20));
         client_read_end(fd, &answer);
         assert_status(408);
-        (void)close(fd);
     }
-    assert_true(await(&site.refused, 2));
+    assert_true(site_await(&site.refused, 2));
 }
 
-FIXTURE_TEST(a_client_that_stops_in_the_middle_is_cut_off)
+SITE_TEST(a_client_that_stops_in_the_middle_is_cut_off)
 {
     static const char *const parts[] = {"G", "GET /hello HTTP/1.1\r\n",
                                         "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123"};
@@ -305,11 +269,10 @@ FIXTURE_TEST(a_client_that_stops_in_the_middle_is_cut_off)
         client_send(fd, parts[i]);
         client_read_end(fd, &answer);
         assert_status(408);
-        (void)close(fd);
     }
 }
 
-FIXTURE_TEST(an_idle_connection_outlives_the_limit_of_a_request)
+SITE_TEST(an_idle_connection_outlives_the_limit_of_a_request)
 {
     site.rules.request_ms = 300;
     site_start(&site);
@@ -326,10 +289,9 @@ FIXTURE_TEST(an_idle_connection_outlives_the_limit_of_a_request)
     site_release(&site);
     client_read(fd, &answer);
     assert_status(200);
-    (void)close(fd);
 }
 
-FIXTURE_TEST(an_idle_connection_ends_after_its_time)
+SITE_TEST(an_idle_connection_ends_after_its_time)
 {
     site.rules.idle_ms = 1000;
     site_start(&site);
@@ -339,29 +301,23 @@ FIXTURE_TEST(an_idle_connection_ends_after_its_time)
     client_read_end(fd, &answer);
     assert_int_equal(answer.len, 0);
     assert_true(clock_ns() - start >= 1000000000);
-    (void)close(fd);
 }
 
-FIXTURE_TEST(a_client_that_does_not_take_its_answer_is_cut_off)
+SITE_TEST(a_client_that_does_not_take_its_answer_is_cut_off)
 {
     site.rules.request_ms = 50;
     site.rules.body_bytes_max = 32 * 1024 * 1024;
     site_start(&site);
-    CLEANUP(strbuf_done) struct strbuf request;
-    strbuf_init(&request);
-    strbuf_printf(&request, "POST /echo HTTP/1.1\r\nContent-Length: %d\r\n" HEAD, 16 << 20);
-    for (int i = 0; i < 16 << 20; i++)
-        strbuf_char(&request, 'x');
+    CLEANUP(xfreep) char *request = post_text(16 << 20, 16 << 20);
     const int fd = client_open(&site);
-    client_send(fd, request.data);
+    client_send(fd, request);
     sleep_ms(1500);
     client_read_end(fd, &answer); /* what was in the socket, then the end */
     assert_true(answer.len < 16 << 20);
-    (void)close(fd);
 }
 
 /* A backup is as large as the ledger. */
-FIXTURE_TEST(a_file_is_sent_without_being_held_in_memory)
+SITE_TEST(a_file_is_sent_without_being_held_in_memory)
 {
     enum { FILE_BYTES = 64 << 20 };
     char *bytes = xmalloc(1 << 20);
@@ -384,12 +340,11 @@ FIXTURE_TEST(a_file_is_sent_without_being_held_in_memory)
     assert_status(200);
     assert_contains("\r\nContent-Length: 67108864\r\n");
     assert_true(got > FILE_BYTES && last == 'd');
-    (void)close(fd);
     (void)close(file);
     xfree(bytes);
 }
 
-FIXTURE_TEST(an_answer_may_come_later_from_another_thread)
+SITE_TEST(an_answer_may_come_later_from_another_thread)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -400,10 +355,9 @@ FIXTURE_TEST(an_answer_may_come_later_from_another_thread)
         assert_contains("\r\n\r\nbody");
         sleep_ms(1);
     }
-    (void)close(fd);
 }
 
-FIXTURE_TEST(many_calls_sleep_and_wake)
+SITE_TEST(many_calls_sleep_and_wake)
 {
     int fd[32];
     site_start(&site);
@@ -419,12 +373,11 @@ FIXTURE_TEST(many_calls_sleep_and_wake)
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
         client_read(fd[i], &answer);
         assert_contains("\r\n\r\nreleased");
-        (void)close(fd[i]);
     }
     assert_int_equal(http_pending(site.http), 0);
 }
 
-FIXTURE_TEST(an_answer_may_race_with_the_end_of_the_handler)
+SITE_TEST(an_answer_may_race_with_the_end_of_the_handler)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -433,10 +386,9 @@ FIXTURE_TEST(an_answer_may_race_with_the_end_of_the_handler)
         assert_status(200);
         assert_contains("\r\n\r\n/race");
     }
-    (void)close(fd);
 }
 
-FIXTURE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
+SITE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
 {
     const struct linger hard = {.l_onoff = 1};
     site_start(&site);
@@ -446,7 +398,7 @@ FIXTURE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
         assert_true(site_await_held(&site, (size_t)i + 1));
         if (i % 2 == 0) /* a reset, otherwise an orderly close */
             (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
-        (void)close(fd);
+        client_close(fd);
     }
     sleep_ms(50);
     site_release(&site);
@@ -455,20 +407,20 @@ FIXTURE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
     assert_status(200);
 }
 
-FIXTURE_TEST(a_peer_that_is_gone_in_its_request_is_forgotten)
+SITE_TEST(a_peer_that_is_gone_in_its_request_is_forgotten)
 {
     site_start(&site);
     for (int i = 0; i < 20; i++) {
         const int fd = client_open(&site);
         client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123");
-        (void)close(fd);
+        client_close(fd);
     }
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
     assert_int_equal(atomic_load(&site.handled), 1);
 }
 
-FIXTURE_TEST(stopping_answers_what_is_left)
+SITE_TEST(stopping_answers_what_is_left)
 {
     int fd[10];
     site_start(&site);
@@ -486,33 +438,26 @@ FIXTURE_TEST(stopping_answers_what_is_left)
         client_read_end(fd[i], &answer);
         assert_status(503);
         assert_contains("Connection: close");
-        (void)close(fd[i]);
     }
     client_read_end(idle, &answer);
     assert_int_equal(answer.len, 0);
-    (void)close(idle);
 }
 
-FIXTURE_TEST(stopping_waits_for_nobody_that_is_slow)
+SITE_TEST(stopping_waits_for_nobody_that_is_slow)
 {
     site.rules.body_bytes_max = 32 * 1024 * 1024;
     site_start(&site);
-    CLEANUP(strbuf_done) struct strbuf request;
-    strbuf_init(&request);
-    strbuf_printf(&request, "POST /echo HTTP/1.1\r\nContent-Length: %d\r\n" HEAD, 16 << 20);
-    for (int i = 0; i < 16 << 20; i++)
-        strbuf_char(&request, 'x');
+    CLEANUP(xfreep) char *request = post_text(16 << 20, 16 << 20);
     const int fd = client_open(&site);
-    client_send(fd, request.data);
-    assert_true(await(&site.handled, 1));
+    client_send(fd, request);
+    assert_true(site_await(&site.handled, 1));
     const int64_t start = clock_ns();
     site_stop(&site);
     assert_true(clock_ns() - start < patience_ns);
-    (void)close(fd);
     http_stop(NULL);
 }
 
-FIXTURE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
+SITE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -527,7 +472,6 @@ FIXTURE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
     assert_true(late >= 0);
     client_read_end(late, &answer);
     assert_int_equal(answer.len, 0);
-    (void)close(late);
     client_send(fd, "GET /hello HTTP/1.1\r\n" HEAD);
     client_read_end(fd, &answer);
     assert_status(200);
@@ -536,11 +480,9 @@ FIXTURE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
     site_release(&site);
     client_read_end(asleep, &answer);
     assert_status(200);
-    (void)close(fd);
-    (void)close(asleep);
 }
 
-FIXTURE_TEST(ipv6_is_listened_on)
+SITE_TEST(ipv6_is_listened_on)
 {
     site.rules.listen = "[::1]:0";
     struct err err;
@@ -554,7 +496,7 @@ FIXTURE_TEST(ipv6_is_listened_on)
     assert_status(200);
 }
 
-FIXTURE_TEST(a_port_in_use_is_a_clear_error)
+SITE_TEST(a_port_in_use_is_a_clear_error)
 {
     struct site other;
     struct err err;
@@ -574,7 +516,7 @@ FIXTURE_TEST(a_port_in_use_is_a_clear_error)
     assert_null(other.http);
 }
 
-FIXTURE_TEST(a_second_listener_has_its_own_limits)
+SITE_TEST(a_second_listener_has_its_own_limits)
 {
     struct site other;
     site_start(&site);
@@ -617,13 +559,13 @@ static void *hammer(void *arg)
             client_read(fd, &got);
             must(got.len > 0);
         }
-        (void)close(fd);
+        client_close(fd);
     }
     strbuf_done(&got);
     return NULL;
 }
 
-FIXTURE_TEST(everything_at_once_holds)
+SITE_TEST(everything_at_once_holds)
 {
     struct hammer hammers[6];
     site.rules.request_ms = 500;

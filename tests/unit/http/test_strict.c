@@ -16,9 +16,6 @@
 #include "support/test.h"
 #include "support_visit.h"
 
-#define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
-
-#define HOST "Host: localhost\r\n"
 #define POST "POST /echo HTTP/1.1\r\n" HOST "Content-Type: application/json\r\n"
 /* A whole request, 45 bytes long, as the body of another. */
 #define NEXT       "GET /hello HTTP/1.1\r\nHost: localhost:8080\r\n\r\n"
@@ -44,10 +41,8 @@ static void ask_to_the_end(const char *request)
     const int64_t start = clock_ns();
     const int fd = client_open(&site);
 
-    assert_true(fd >= 0);
     client_send(fd, request);
     client_read_end(fd, &answer);
-    (void)close(fd);
     if (clock_ns() - start > PATIENCE_S * INT64_C(1000000000))
         fail_msg("only after %d ms: \"%s\"", (int)((clock_ns() - start) / 1000000), request);
 }
@@ -68,82 +63,84 @@ static void assert_refused(int status, const char *request)
         fail_msg("a handler saw something of \"%s\"", request);
 }
 
-#define EACH_IS_REFUSED(status, requests)                                                          \
-    do {                                                                                           \
-        site_start(&site);                                                                         \
-        for (size_t i = 0; i < ARRAY_LEN(requests); i++)                                           \
-            assert_refused(status, (requests)[i]);                                                 \
-        assert_int_equal(atomic_load(&site.refused), ARRAY_LEN(requests));                         \
-        assert_int_equal(atomic_load(&site.last_status), status);                                  \
-    } while (0)
-
-FIXTURE_TEST(a_blank_before_the_colon_is_refused)
+SITE_TEST(ambiguous_request__is_refused_and_ends_the_connection)
 {
-    static const char *const requests[] = {
-        POST "Content-Length : " NEXT_BYTES "\r\n\r\n" NEXT,
-        POST "Content-Length\t: " NEXT_BYTES "\r\n\r\n" NEXT,
-        POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "X-Any : 1\r\n\r\n" NEXT,
+    static const struct {
+        int status;
+        const char *request;
+    } row[] = {
+        /* a blank before the colon */
+        {400, POST "Content-Length : " NEXT_BYTES "\r\n\r\n" NEXT},
+        {400, POST "Content-Length\t: " NEXT_BYTES "\r\n\r\n" NEXT},
+        {400, POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any : 1\r\n\r\n" NEXT},
+        /* a header name that is no token */
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X Any: 1\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X(Any): 1\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X\x01: 1\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n X-Any: 1\r\n" HOST "\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X-\xc3\xa4: 1\r\n\r\n" NEXT},
+        /* a control character in a value */
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x01z\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x7fz\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\rContent-Length: 5\r\n\r\n" NEXT},
+        /* a folded header */
+        {400, POST "Content-Length:\r\n " NEXT_BYTES "\r\n\r\n" NEXT},
+        {400, POST "X-Any: a\r\n Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT},
+        {400, POST "Transfer-Encoding:\r\n\tchunked\r\n\r\n0\r\n\r\n" NEXT},
+        /* two hosts */
+        {400, "GET /hello HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\nHost: evil.example\r\n" HOST "\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST HOST "\r\n" NEXT},
+        {400, "GET /hello HTTP/1.1\r\n" HOST "host: localhost\r\n\r\n" NEXT},
+        {400, POST "Content-Length: " NEXT_BYTES "\r\n" HOST "\r\n" NEXT},
+        /* two lengths */
+        {400, POST "Content-Length: 0\r\nContent-Length: " NEXT_BYTES "\r\n\r\n" NEXT},
+        {400, POST "Content-Length: " NEXT_BYTES "\r\nContent-Length: 0\r\n\r\n" NEXT},
+        {400, POST "Content-Length: " NEXT_BYTES "\r\ncontent-length: " NEXT_BYTES "\r\n\r\n" NEXT},
+        /* a length and an encoding */
+        {400, POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT},
+        {400, POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+        {400, POST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+        /* an unknown encoding */
+        {501, POST "Transfer-Encoding: gzip\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding: identity\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding:\r\n\r\n" NEXT},
+        {501, POST "Transfer-Encoding: gzip\r\n\r\n"},
+        /* two encodings */
+        {400,
+         POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+        {400,
+         POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" NEXT},
+        /* an encoding in HTTP/1.0 */
+        {400, "POST /echo HTTP/1.0\r\n" HOST
+              "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+        /* an unknown expectation */
+        {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect: bogus\r\n\r\n" NEXT},
+        {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue, bogus\r\n\r\n" NEXT},
+        {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect:\r\n\r\n" NEXT},
+        {417, "GET /hello HTTP/1.1\r\n" HOST "Expect: 200-ok\r\n\r\n" NEXT},
+        {417, POST "Content-Length: " NEXT_BYTES
+                   "\r\nExpect: 100-continue\r\nExpect: bogus\r\n\r\n" NEXT},
+        /* another version of HTTP */
+        {505, "GET /hello HTTP/1.2\r\n" HOST "\r\n" NEXT},
+        {505, "GET /hello HTTP/2.0\r\n" HOST "\r\n" NEXT},
     };
-    EACH_IS_REFUSED(400, requests);
-}
 
-FIXTURE_TEST(a_name_that_is_no_token_is_refused)
-{
-    static const char *const requests[] = {
-        "GET /hello HTTP/1.1\r\n" HOST "X Any: 1\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "X(Any): 1\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "X\x01: 1\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n X-Any: 1\r\n" HOST "\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "X-\xc3\xa4: 1\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(a_control_character_in_a_value_is_refused)
-{
-    static const char *const requests[] = {
-        "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x01z\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x7fz\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\rContent-Length: 5\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(a_folded_header_is_refused)
-{
-    static const char *const requests[] = {
-        POST "Content-Length:\r\n " NEXT_BYTES "\r\n\r\n" NEXT,
-        POST "X-Any: a\r\n Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
-        POST "Transfer-Encoding:\r\n\tchunked\r\n\r\n0\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(two_hosts_are_refused)
-{
-    static const char *const requests[] = {
-        "GET /hello HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\nHost: evil.example\r\n" HOST "\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST HOST "\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "host: localhost\r\n\r\n" NEXT,
-        POST "Content-Length: " NEXT_BYTES "\r\n" HOST "\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(a_length_that_is_said_twice_is_refused)
-{
-    static const char *const requests[] = {
-        POST "Content-Length: 0\r\nContent-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
-        POST "Content-Length: " NEXT_BYTES "\r\nContent-Length: 0\r\n\r\n" NEXT,
-        POST "Content-Length: " NEXT_BYTES "\r\ncontent-length: " NEXT_BYTES "\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
+    site_start(&site);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        assert_refused(row[i].status, row[i].request);
+        assert_int_equal(atomic_load(&site.refused), i + 1);
+        assert_int_equal(atomic_load(&site.last_status), row[i].status);
+    }
 }
 
 /* Refusals by the library itself: it may send them twice, or not at all. */
-FIXTURE_TEST(nothing_runs_behind_what_the_library_refuses)
+SITE_TEST(nothing_runs_behind_what_the_library_refuses)
 {
     static const char *const requests[] = {
         POST "Content-Length: +" NEXT_BYTES "\r\n\r\n" NEXT,
@@ -175,71 +172,7 @@ FIXTURE_TEST(nothing_runs_behind_what_the_library_refuses)
     }
 }
 
-FIXTURE_TEST(a_length_beside_an_encoding_is_refused)
-{
-    static const char *const requests[] = {
-        POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(an_unknown_encoding_is_refused_at_once)
-{
-    static const char *const requests[] = {
-        POST "Transfer-Encoding: gzip\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: identity\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Transfer-Encoding:\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: gzip\r\n\r\n",
-    };
-    EACH_IS_REFUSED(501, requests);
-}
-
-FIXTURE_TEST(an_encoding_that_is_said_twice_is_refused)
-{
-    static const char *const requests[] = {
-        POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
-        POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(an_encoding_in_the_old_version_is_refused)
-{
-    static const char *const requests[] = {
-        "POST /echo HTTP/1.0\r\n" HOST
-        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(400, requests);
-}
-
-FIXTURE_TEST(an_expectation_that_nobody_knows_is_refused)
-{
-    static const char *const requests[] = {
-        POST "Content-Length: " NEXT_BYTES "\r\nExpect: bogus\r\n\r\n" NEXT,
-        POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue, bogus\r\n\r\n" NEXT,
-        POST "Content-Length: " NEXT_BYTES "\r\nExpect:\r\n\r\n" NEXT,
-        "GET /hello HTTP/1.1\r\n" HOST "Expect: 200-ok\r\n\r\n" NEXT,
-        POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue\r\nExpect: bogus\r\n\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(417, requests);
-}
-
-FIXTURE_TEST(another_version_of_http_is_refused)
-{
-    static const char *const requests[] = {
-        "GET /hello HTTP/1.2\r\n" HOST "\r\n" NEXT,
-        "GET /hello HTTP/2.0\r\n" HOST "\r\n" NEXT,
-    };
-    EACH_IS_REFUSED(505, requests);
-}
-
-FIXTURE_TEST(what_clients_do_send_is_taken)
+SITE_TEST(what_clients_do_send_is_taken)
 {
     static const char *const requests[] = {
         POST "Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
@@ -256,12 +189,11 @@ FIXTURE_TEST(what_clients_do_send_is_taken)
         if (strncmp(answer.data, "HTTP/1.1 200 ", 13) != 0 || strstr(answer.data, NEXT) == NULL)
             fail_msg("\"%s\" to \"%s\"", answer.data, requests[i]);
     }
-    (void)close(fd);
     assert_int_equal(atomic_load(&site.handled), ARRAY_LEN(requests));
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-FIXTURE_TEST(who_waits_to_be_told_to_go_on_is_told)
+SITE_TEST(who_waits_to_be_told_to_go_on_is_told)
 {
     site_start(&site);
     ask_to_the_end(POST "Content-Length: " NEXT_BYTES

@@ -16,7 +16,8 @@
 #include "support/patience.h"
 #include "support/test.h"
 
-#define GET "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#define TLS_1_2 "NORMAL:-VERS-ALL:+VERS-TLS1.2"
+#define GET     "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 struct identity {
     gnutls_x509_crt_t cert;
@@ -27,6 +28,7 @@ static struct site site;
 static char folder[] = "/tmp/milligpu-tls-XXXXXX";
 static struct identity ca, other_ca, server, server2, scheduler, stranger, no_client, second, cut;
 static int serial;
+static const char *const versions[] = {"NORMAL", TLS_1_2};
 
 /* --- certificates --- */
 
@@ -129,7 +131,7 @@ struct tls_client {
 };
 
 /* Returns 0 or the error of GnuTLS. */
-static int tls_open(struct tls_client *client, const struct identity *self, const char *versions)
+static int tls_open(struct tls_client *client, const struct identity *self, const char *version)
 {
     gnutls_x509_crt_t trusted[] = {ca.cert};
     struct identity own = self != NULL ? *self : (struct identity){0};
@@ -141,7 +143,7 @@ static int tls_open(struct tls_client *client, const struct identity *self, cons
     if (self != NULL)
         must(gnutls_certificate_set_x509_key(client->credentials, &own.cert, 1, own.key) >= 0);
     must(gnutls_init(&client->session, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL) == 0);
-    must(gnutls_priority_set_direct(client->session, versions, NULL) == 0);
+    must(gnutls_priority_set_direct(client->session, version, NULL) == 0);
     must(gnutls_credentials_set(client->session, GNUTLS_CRD_CERTIFICATE, client->credentials) == 0);
     gnutls_session_set_verify_cert(client->session, NULL, 0);
     gnutls_transport_set_int(client->session, client->fd);
@@ -157,7 +159,7 @@ static void tls_close(struct tls_client *client)
 {
     gnutls_deinit(client->session);
     gnutls_certificate_free_credentials(client->credentials);
-    (void)close(client->fd);
+    client_close(client->fd);
 }
 
 /* Asks, and reads until end has come; false: it did not come. */
@@ -190,10 +192,10 @@ static bool tls_hello(struct tls_client *client)
 }
 
 /* In TLS 1.3 the client learns only by reading that its certificate was not accepted. */
-static bool gets_hello(const struct identity *self, const char *versions)
+static bool gets_hello(const struct identity *self, const char *version)
 {
     struct tls_client client;
-    const bool well = tls_open(&client, self, versions) == 0 && tls_hello(&client);
+    const bool well = tls_open(&client, self, version) == 0 && tls_hello(&client);
 
     tls_close(&client);
     return well;
@@ -222,15 +224,6 @@ static int serial_of(const struct identity *identity)
 
     must(gnutls_x509_crt_get_serial(identity->cert, number, &bytes) == 0);
     return number[bytes - 1];
-}
-
-static bool await_refused(int least)
-{
-    int64_t until_ms = 0;
-
-    while (atomic_load(&site.refused) < least && patience_left(&until_ms))
-        continue;
-    return atomic_load(&site.refused) >= least;
 }
 
 /*
@@ -270,6 +263,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
+    client_close_all();
     site_stop(&site);
     return 0;
 }
@@ -281,7 +275,7 @@ FIXTURE_TEST(tls_serves_without_asking_for_a_certificate)
     site_start(&site);
     assert_true(gets_hello(NULL, "NORMAL"));
     assert_true(gets_hello(&scheduler, "NORMAL"));
-    assert_true(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.2"));
+    assert_true(gets_hello(NULL, TLS_1_2));
     struct tls_client client;
     assert_int_equal(tls_open(&client, NULL, "NORMAL"), 0);
     for (int i = 0; i < 5; i++)
@@ -295,14 +289,13 @@ FIXTURE_TEST(versions_before_1_2_are_turned_away)
     site_start(&site);
     assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.1:%COMPAT"));
     assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.0:%COMPAT"));
-    assert_true(await_refused(2));
+    assert_true(site_await(&site.refused, 2));
     assert_int_equal(atomic_load(&site.last_status), 0);
     assert_true(gets_hello(NULL, "NORMAL"));
 }
 
 FIXTURE_TEST(only_clients_of_our_ca_are_served)
 {
-    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     site.rules.client_ca_file = ca_file;
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
@@ -312,7 +305,7 @@ FIXTURE_TEST(only_clients_of_our_ca_are_served)
         assert_false(gets_hello(&no_client, versions[i]));
     }
     assert_int_equal(atomic_load(&site.handled), 2);
-    assert_true(await_refused(6));
+    assert_true(site_await(&site.refused, 6));
     assert_int_equal(atomic_load(&site.last_status), 0);
 }
 
@@ -335,7 +328,6 @@ static bool admits(void *user, const char *name)
 
 static void refused_for_its_name(const struct identity *self, const char *shown)
 {
-    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     char got[4096];
 
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
@@ -356,7 +348,7 @@ FIXTURE_TEST(a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_i
     site_start(&site);
     admitted = "kube-scheduler";
     assert_true(gets_hello(&scheduler, "NORMAL"));
-    assert_true(gets_hello(&scheduler, "NORMAL:-VERS-ALL:+VERS-TLS1.2"));
+    assert_true(gets_hello(&scheduler, TLS_1_2));
     const int handled = atomic_load(&site.handled);
     refused_for_its_name(&second, "shows CN second-scheduler, DNS second.example, DNS b.example,");
     assert_int_equal(atomic_load(&site.handled), handled);
@@ -428,9 +420,8 @@ FIXTURE_TEST(plain_http_on_a_tls_port_is_turned_away)
     const int fd = client_open(&site);
     client_send(fd, GET);
     client_read_end(fd, &answer);
-    (void)close(fd);
     assert_null(strstr(answer.data, "hello"));
-    assert_true(await_refused(1));
+    assert_true(site_await(&site.refused, 1));
     assert_int_equal(atomic_load(&site.handled), 0);
     assert_true(gets_hello(NULL, "NORMAL"));
 }
@@ -444,14 +435,12 @@ FIXTURE_TEST(a_handshake_that_never_ends_is_cut_off)
     const int fd = client_open(&site);
     client_send(fd, "\x16\x03\x01\x02");
     client_read_end(fd, &answer);
-    (void)close(fd);
     assert_int_equal(answer.len, 0);
-    assert_true(await_refused(1));
+    assert_true(site_await(&site.refused, 1));
 }
 
 FIXTURE_TEST(who_has_a_certificate_gives_way_to_nobody_without)
 {
-    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     struct tls_client known[2];
     struct tls_client third;
     int fd[200];
@@ -481,14 +470,11 @@ FIXTURE_TEST(who_has_a_certificate_gives_way_to_nobody_without)
     for (size_t i = 0; i < 2; i++)
         tls_close(&known[i]);
     tls_close(&third);
-    for (size_t i = 0; i < ARRAY_LEN(fd); i++)
-        (void)close(fd[i]);
 }
 
 /* Go opens connections that it does not need yet, and keeps them for later. */
 FIXTURE_TEST(who_shook_hands_may_be_idle)
 {
-    static const char *const versions[] = {"NORMAL", "NORMAL:-VERS-ALL:+VERS-TLS1.2"};
     struct tls_client client;
     site.rules.client_ca_file = ca_file;
     site.rules.first_ms = 100;
