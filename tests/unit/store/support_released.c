@@ -5,6 +5,8 @@
 
 #include "milligpu/base/alloc.h"
 
+#include "support_shelf.h"
+
 char *released_file(uint32_t version, const char *rest, size_t *out_bytes)
 {
     const char *source = getenv("MILLIGPU_SOURCE_DIR"); /* NOLINT(concurrency-mt-unsafe) */
@@ -24,4 +26,23 @@ char *released_file(uint32_t version, const char *rest, size_t *out_bytes)
     content[bytes] = '\0';
     must(fclose(file) == 0);
     return content;
+}
+
+const char *const released_forms[2] = {"", "-killed"};
+
+void released_put(const char *path, uint32_t version, const char *form)
+{
+    static const char *const suffixes[] = {"", "-wal"};
+    char rest[64];
+    char name[256];
+
+    for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
+        size_t bytes = 0;
+        (void)snprintf(rest, sizeof rest, "%s.db%s", form, suffixes[i]);
+        (void)snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        CLEANUP(xfreep) char *content = released_file(version, rest, &bytes);
+        must(i > 0 || content != NULL); /* tests/released/README.md */
+        if (content != NULL)
+            put_file(name, content, bytes);
+    }
 }

@@ -8,6 +8,7 @@
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
+#include "milligpu/run/file.h"
 
 #include "support/store_checks.h"
 #include "support/valid.h"
@@ -64,13 +65,19 @@ void shelf_done(struct shelf *shelf)
     must(rmdir(shelf->folder) == 0);
 }
 
-int shelf_set_up(void **state)
+int shelf_set_up_closed(void **state)
 {
     static struct shelf shelf;
 
     shelf_init(&shelf);
-    shelf_open(&shelf);
     *state = &shelf;
+    return 0;
+}
+
+int shelf_set_up(void **state)
+{
+    (void)shelf_set_up_closed(state);
+    shelf_open(*state);
     return 0;
 }
 
@@ -101,6 +108,23 @@ void shelf_close(struct shelf *shelf)
 {
     store_close(shelf->store);
     shelf->store = NULL;
+}
+
+void shelf_begin_anew(struct shelf *shelf)
+{
+    shelf_close(shelf);
+    must(unlink(shelf->path) == 0);
+    core_done(&shelf->core);
+    core_init(&shelf->core);
+    shelf->written = 0;
+}
+
+void shelf_take_back(struct shelf *shelf)
+{
+    shelf->ops.rollback(shelf->ops.ctx);
+    while (shelf->core.dones > 0)
+        core_undo(&shelf->core);
+    shelf->written = 0;
 }
 
 static struct command asked(const struct core_fixture *core, const struct change *change)
@@ -276,4 +300,20 @@ int shelf_files(const struct shelf *shelf, const char *part)
         count += strstr(entry->d_name, part) != NULL;
     (void)closedir(dir);
     return count;
+}
+
+void put_file(const char *path, const void *bytes, size_t count)
+{
+    FILE *file = fopen(path, "wb");
+    must(file != NULL && fwrite(bytes, 1, count, file) == count);
+    must(fclose(file) == 0);
+}
+
+char *get_file(const char *path, size_t *out_bytes)
+{
+    struct err err;
+    char *bytes = NULL;
+    if (file_read(path, 16 << 20, &bytes, out_bytes, &err) < 0)
+        fail_with(&err);
+    return bytes;
 }

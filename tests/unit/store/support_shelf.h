@@ -27,6 +27,7 @@ void shelf_done(struct shelf *shelf); /* removes the folder */
 
 /* For cmocka: an open shelf, alone in its process. */
 int shelf_set_up(void **state);
+int shelf_set_up_closed(void **state);
 int shelf_tear_down(void **state);
 #define SHELF_TEST(name) SHELF_TEST_BETWEEN(name, shelf_set_up, shelf_tear_down)
 
@@ -47,6 +48,10 @@ extern const struct core_gpu two_counted[2];
 void shelf_open(struct shelf *shelf);                         /* must succeed */
 int shelf_try(struct shelf *shelf, struct err *err) MUST_USE; /* may be refused */
 void shelf_close(struct shelf *shelf);
+/* Closed, without its file, and nothing in memory. */
+void shelf_begin_anew(struct shelf *shelf);
+/* Undoes what is not committed, in the file and in memory. */
+void shelf_take_back(struct shelf *shelf);
 
 /* Each must succeed. */
 void shelf_begin(struct shelf *shelf);
@@ -70,6 +75,9 @@ long long shelf_number(const char *path, const char *sql);
 
 /* The same with our triggers and CHECKs off, to make a file that we would never write. */
 void shelf_spoil(const struct shelf *shelf, const char *sql);
+
+void put_file(const char *path, const void *bytes, size_t count);
+char *get_file(const char *path, size_t *out_bytes) MUST_USE; /* xfree it */
 
 /* The number of files in the folder whose names contain part. */
 int shelf_files(const struct shelf *shelf, const char *part);

@@ -42,12 +42,14 @@ static void beside(const struct shelf *shelf, const char *suffix, char out[160])
     (void)snprintf(out, 160, "%s%s", shelf->path, suffix);
 }
 
-static void back_up(struct shelf *shelf, char out[160])
+static char backup[160]; /* of the test's ledger */
+
+static void back_up(struct shelf *shelf)
 {
     struct err err;
 
-    (void)snprintf(out, 160, "%s/backup", shelf->folder);
-    assert_int_equal(store_backup(shelf->store, out, &err), 0);
+    (void)snprintf(backup, sizeof backup, "%s/backup", shelf->folder);
+    assert_int_equal(store_backup(shelf->store, backup, &err), 0);
 }
 
 /* In a child that ends as a killed daemon does: the reservation is in the log only. */
@@ -68,12 +70,30 @@ static void reserve_and_be_killed(struct shelf *shelf, const char *uid)
 
 static void copy_over(const char *from, const char *to)
 {
-    CLEANUP(xfreep) char *content = NULL;
     size_t bytes = 0;
+    CLEANUP(xfreep) char *content = get_file(from, &bytes);
     struct err err;
 
-    assert_int_equal(file_read(from, 16 << 20, &content, &bytes, &err), 0);
     assert_int_equal(file_replace(to, (struct text){content, bytes}, &err), 0);
+}
+
+/* A backup, and behind it a reservation that only the log of a killed daemon has. */
+static void back_up_and_be_killed(struct shelf *shelf)
+{
+    begin(shelf);
+    back_up(shelf);
+    reserve_and_be_killed(shelf, "second");
+}
+
+static void restore(struct shelf *shelf)
+{
+    struct restored restored = {NULL};
+    struct err err;
+
+    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
+    xfree(restored.aside);
+    shelf_open(shelf);
+    shelf_sound(shelf);
 }
 
 static long long wal_bytes(const struct shelf *shelf)
@@ -98,25 +118,12 @@ static void assert_refused(struct shelf *shelf)
 
 SHELF_TEST(a_backup_over_the_log_of_a_killed_daemon_is_refused)
 {
-    char backup[160];
-
-    begin(shelf);
-    back_up(shelf, backup);
-    reserve_and_be_killed(shelf, "second");
+    shelf->rules.on_corrupt = STORE_MOVE_ASIDE; /* it is not called corrupt even then */
+    back_up_and_be_killed(shelf);
     copy_over(backup, shelf->path);
     assert_refused(shelf);
     assert_int_equal(shelf_files(shelf, "corrupt"), 0);
-}
-
-SHELF_TEST(corrupt_is_not_what_it_is_called)
-{
-    char backup[160];
-
-    shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
-    begin(shelf);
-    back_up(shelf, backup);
-    reserve_and_be_killed(shelf, "second");
-    copy_over(backup, shelf->path);
+    shelf->rules.on_corrupt = STORE_REFUSE;
     assert_refused(shelf);
     assert_int_equal(shelf_files(shelf, "corrupt"), 0);
 }
@@ -145,12 +152,9 @@ SHELF_TEST(a_ledger_with_a_log_may_be_named_from_its_folder)
 SHELF_TEST(verify_does_not_read_a_foreign_log_either)
 {
     unsigned wrong = 0;
-    char backup[160];
     struct err err;
 
-    begin(shelf);
-    back_up(shelf, backup);
-    reserve_and_be_killed(shelf, "second");
+    back_up_and_be_killed(shelf);
     assert_int_equal(store_verify_file(shelf->path, &wrong, take_check, &err), 0);
     copy_over(backup, shelf->path);
     assert_int_equal(store_verify_file(shelf->path, &wrong, take_check, &err), -(int)ERR_CONFLICT);
@@ -204,13 +208,12 @@ SHELF_TEST(a_killed_ledger_opens_as_ever)
 SHELF_TEST(without_a_log_a_copy_may_take_the_place)
 {
     enum store_owner owner = OWNER_NOBODY;
-    char backup[160];
     struct err err;
 
     begin(shelf);
     assert_int_equal(store_whose(shelf->store, "here", &owner, &err), 0);
     assert_int_equal(owner, OWNER_THIS);
-    back_up(shelf, backup);
+    back_up(shelf);
     shelf_close(shelf);
     copy_over(backup, shelf->path);
     shelf_open(shelf);
@@ -276,12 +279,9 @@ SHELF_TEST(restore_moves_the_former_set_aside)
 {
     struct restored restored = {NULL};
     enum store_owner owner = OWNER_NOBODY;
-    char backup[160];
     struct err err;
 
-    begin(shelf);
-    back_up(shelf, backup);
-    reserve_and_be_killed(shelf, "second");
+    back_up_and_be_killed(shelf);
     assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
     CLEANUP(xfreep) char *aside = restored.aside;
     assert_non_null(strstr(aside, "ledger.db.replaced-"));
@@ -299,45 +299,28 @@ SHELF_TEST(restore_moves_the_former_set_aside)
 /* After the refusal, too: the file in place is the backup itself, beside the former log. */
 SHELF_TEST(restore_mends_what_a_copy_by_hand_did)
 {
-    struct restored restored = {NULL};
-    char backup[160];
-    struct err err;
-
-    begin(shelf);
-    back_up(shelf, backup);
-    reserve_and_be_killed(shelf, "second");
+    back_up_and_be_killed(shelf);
     copy_over(backup, shelf->path);
     assert_refused(shelf);
-    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
-    xfree(restored.aside);
-    shelf_open(shelf);
-    assert_int_equal(store_verify(shelf->store, &err), 0);
+    restore(shelf);
 }
 
 SHELF_TEST(restore_to_where_no_ledger_is)
 {
-    struct restored restored = {NULL};
-    char backup[160];
-    struct err err;
-
-    begin(shelf);
-    back_up(shelf, backup);
-    reserve_and_be_killed(shelf, "second");
+    back_up_and_be_killed(shelf);
     assert_int_equal(unlink(shelf->path), 0);
-    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), 0);
-    xfree(restored.aside);
-    shelf_open(shelf);
+    restore(shelf);
     shelf_close(shelf);
     assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
 }
 
-static void assert_kept(struct shelf *shelf, const char *backup, enum err_code code,
+static void assert_kept(struct shelf *shelf, const char *from, enum err_code code,
                         const char *word)
 {
     struct restored restored = {NULL};
     struct err err;
 
-    assert_int_equal(store_restore(backup, shelf->path, &restored, &err), -(int)code);
+    assert_int_equal(store_restore(from, shelf->path, &restored, &err), -(int)code);
     assert_non_null(strstr(err.text, word));
     assert_null(restored.aside);
     assert_int_equal(shelf_files(shelf, ".restored-"), 0);
@@ -346,13 +329,13 @@ static void assert_kept(struct shelf *shelf, const char *backup, enum err_code c
 
 SHELF_TEST(restore_changes_nothing_where_it_cannot)
 {
-    char backup[160], file[160];
+    char file[160];
     size_t bytes = 0;
     struct err err;
     CLEANUP(xfreep) char *released = released_file(5, ".db", &bytes);
 
     begin(shelf);
-    back_up(shelf, backup);
+    back_up(shelf);
     assert_kept(shelf, backup, ERR_BUSY, "another milligpud");
     shelf_close(shelf);
     (void)snprintf(file, sizeof file, "%s/none", shelf->folder);

@@ -33,26 +33,26 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    shelf_done(*state);
-    return 0;
-}
-
-#define FIXTURE_TEST(name) TEST_WITH(name, struct shelf *shelf, set_up, tear_down)
+#define FIXTURE_TEST(name) SHELF_TEST_BETWEEN(name, set_up, shelf_tear_down)
 
 /* --- beside the writer --- */
 
-static int compare(struct shelf *shelf, struct err *err)
+static struct store_read *pin(struct shelf *shelf)
 {
     struct store_read *look = NULL;
+    struct err err;
 
-    int failed = store_read_open(shelf->store, &look, err);
-    if (failed == 0)
-        failed = store_read_pin(look, err);
+    assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
+    assert_int_equal(store_read_pin(look, &err), 0);
+    return look;
+}
+
+static int compare(struct shelf *shelf, struct err *err)
+{
+    struct store_read *look = pin(shelf);
     const struct snapshot *snapshot = ledger_publish(shelf->core.ledger, NULL, 0);
-    if (failed == 0)
-        failed = store_read_compare(look, snapshot, err);
+    const int failed = store_read_compare(look, snapshot, err);
+
     snapshot_unref(snapshot);
     store_read_close(look);
     return failed;
@@ -107,12 +107,10 @@ FIXTURE_TEST(what_differs_between_memory_and_disk_is_named)
 /* What the writer does after the pin is not seen, so both sides are from the same moment. */
 FIXTURE_TEST(a_look_stays_where_it_was_pinned)
 {
-    struct store_read *look = NULL;
+    struct store_read *look = pin(shelf);
     enum store_check which;
     struct err err;
 
-    assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
-    assert_int_equal(store_read_pin(look, &err), 0);
     const struct snapshot *then = ledger_publish(shelf->core.ledger, NULL, 0);
     (void)core_reserve(&shelf->core, "d", "n1", "100");
     (void)core_step(&shelf->core, COMMAND_RELEASE, "b");
@@ -128,7 +126,6 @@ FIXTURE_TEST(a_look_stays_where_it_was_pinned)
 
 FIXTURE_TEST(a_ledger_in_memory_is_looked_at_as_a_copy)
 {
-    struct store_read *look = NULL;
     enum store_check which;
     struct err err;
 
@@ -140,8 +137,7 @@ FIXTURE_TEST(a_ledger_in_memory_is_looked_at_as_a_copy)
     (void)core_node(&shelf->core, "n1", two_a100, 2);
     (void)core_reserve(&shelf->core, "a", "n1", "600");
     shelf_save(shelf);
-    assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
-    assert_int_equal(store_read_pin(look, &err), 0);
+    struct store_read *look = pin(shelf);
     const struct snapshot *then = ledger_publish(shelf->core.ledger, NULL, 0);
     (void)core_reserve(&shelf->core, "b", "n1", "100");
     shelf_save(shelf);
@@ -171,12 +167,10 @@ FIXTURE_TEST(verify_says_which_check_found_it)
          "UPDATE charge SET milli = milli + 1 WHERE allocation = 3", CHECK_PAST},
     };
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        struct store_read *look = NULL;
         enum store_check which = STORE_CHECKS;
         struct err err;
         shelf_spoil(shelf, wrong[i].sql);
-        assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
-        assert_int_equal(store_read_pin(look, &err), 0);
+        struct store_read *look = pin(shelf);
         assert_int_equal(store_read_verify(look, &which, &err), -(int)ERR_CORRUPT);
         if (which != wrong[i].which)
             fail_msg("%s: %s: %s", wrong[i].sql, store_check_name(which), err.text);
@@ -252,16 +246,10 @@ static void well(struct shelf *shelf, const char *path)
 
 static void copy(const char *from, const char *to)
 {
-    static char bytes[4 << 20];
-    FILE *in = fopen(from, "rb");
-    FILE *out = fopen(to, "wb");
+    size_t bytes = 0;
+    CLEANUP(xfreep) char *content = get_file(from, &bytes);
 
-    assert_true(in != NULL && out != NULL);
-    const size_t size = fread(bytes, 1, sizeof bytes, in);
-    assert_in_range(size, 1, sizeof bytes - 1);
-    assert_int_equal(fwrite(bytes, 1, size, out), size);
-    assert_int_equal(fclose(in), 0);
-    assert_int_equal(fclose(out), 0);
+    put_file(to, content, bytes);
 }
 
 /* As kill -9 leaves it: the log is not checkpointed and no process has it open. */
@@ -385,40 +373,28 @@ FIXTURE_TEST(every_check_can_fail)
     }
 }
 
-static void put(const char *path, const void *bytes, size_t count)
-{
-    FILE *file = fopen(path, "wb");
-
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
-}
-
 FIXTURE_TEST(a_scratched_page_is_found)
 {
-    static char bytes[1 << 20];
     struct found found;
+    size_t size = 0;
 
     shelf_close(shelf);
-    FILE *file = fopen(shelf->path, "rb");
-    assert_non_null(file);
-    const size_t size = fread(bytes, 1, sizeof bytes, file);
-    assert_int_equal(fclose(file), 0);
+    CLEANUP(xfreep) char *bytes = get_file(shelf->path, &size);
     for (size_t at = 4096; at < size; at += 4096) {
         char kept[64];
         memcpy(kept, bytes + at, sizeof kept);
         memset(bytes + at, 0x5a, sizeof kept);
-        put(shelf->path, bytes, size);
+        put_file(shelf->path, bytes, size);
         memcpy(bytes + at, kept, sizeof kept);
         verify_file(shelf, shelf->path, &found);
         assert_true(found.wrong > 0);
         assert_int_equal(found.first, CHECK_PAGES);
     }
-    put(shelf->path, bytes, 5000);
+    put_file(shelf->path, bytes, 5000);
     verify_file(shelf, shelf->path, &found);
     assert_true(found.wrong > 0);
     memset(bytes, 0, 4096);
-    put(shelf->path, bytes, size);
+    put_file(shelf->path, bytes, size);
     verify_file(shelf, shelf->path, &found);
     assert_true(found.wrong > 0);
     assert_non_null(strstr(found.text, "header is lost"));
@@ -442,8 +418,8 @@ FIXTURE_TEST(what_is_no_ledger_is_said_to_be_none)
 
     for (size_t i = 0; i < ARRAY_LEN(path); i++)
         (void)snprintf(path[i], sizeof path[i], i == 1 ? "%s" : "%s/%zu", shelf->folder, i);
-    put(path[2], "", 0);
-    put(path[3], "hello, this is a letter", 23);
+    put_file(path[2], "", 0);
+    put_file(path[3], "hello, this is a letter", 23);
     assert_int_equal(shelf_sql(path[4], "CREATE TABLE t (a)"), SQLITE_OK);
     assert_int_equal(store_backup(shelf->store, path[5], &err), 0);
     assert_int_equal(shelf_sql(path[5], "PRAGMA user_version=9"), SQLITE_OK);
@@ -487,12 +463,10 @@ FIXTURE_TEST(a_verification_that_is_interrupted_finds_nothing)
 
     assert_int_equal(sqlite3_auto_extension((void (*)(void))listen_in), SQLITE_OK);
     for (int n = 1; interrupted; n++) {
-        struct store_read *look = NULL;
+        struct store_read *look = pin(shelf);
         enum store_check which = STORE_CHECKS;
         struct err err = {0};
         assert_true(n < 5000);
-        assert_int_equal(store_read_open(shelf->store, &look, &err), 0);
-        assert_int_equal(store_read_pin(look, &err), 0);
         interrupter.look = look;
         interrupter.words = n;
         const int failed = store_read_verify(look, &which, &err);

@@ -36,14 +36,6 @@ static void play(struct core_fixture *core, int batch)
         (void)core_step(core, COMMAND_RELEASE, uid);
 }
 
-static void take_back(struct shelf *shelf)
-{
-    shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->core.dones > 0)
-        core_undo(&shelf->core);
-    shelf->written = 0;
-}
-
 /* Returns 0, or a negative number if its COMMIT failed, so that the batch may still appear. */
 static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
 {
@@ -56,7 +48,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
     /* A healthy database never contradicts the ledger, however the disk fails. */
     assert_int_not_equal(outcome, STORE_REFUSED);
     if (outcome == STORE_FAILED) {
-        take_back(shelf);
+        shelf_take_back(shelf);
         return 0;
     }
     if (shelf->ops.commit(shelf->ops.ctx, &err) < 0)
@@ -173,7 +165,7 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
         for (int i = 0; i < BATCHES; i++) {
             if (one_batch(shelf, i, &acknowledged) < 0) {
                 maybe = core_dump(shelf->core.ledger);
-                take_back(shelf);
+                shelf_take_back(shelf);
                 break;
             }
             (void)shelf->ops.maintain(shelf->ops.ctx, 86400000 + shelf->core.now_ms / 2, &err);
@@ -231,38 +223,31 @@ TEST(a_disk_that_stays_full_leaves_whole_batches)
     assert_true(loop(SQLITE_FULL, true) > 50);
 }
 
-TEST(a_full_disk_says_so)
+SHELF_TEST(a_full_disk_says_so)
 {
-    static struct shelf shelf;
     struct err err;
-    shelf_init(&shelf);
-    shelf_open(&shelf);
-    assert_int_equal(shelf.ops.begin(shelf.ops.ctx, &err), 0);
-    play(&shelf.core, 0);
-    assert_int_equal(shelf_write(&shelf, &err), STORE_OK);
+    shelf_begin(shelf);
+    play(core, 0);
+    assert_int_equal(shelf_write(shelf, &err), STORE_OK);
     disk_fail(CHANGES, 1, SQLITE_FULL, false);
-    assert_int_equal(shelf.ops.commit(shelf.ops.ctx, &err), -(int)ERR_FULL);
+    assert_int_equal(shelf->ops.commit(shelf->ops.ctx, &err), -(int)ERR_FULL);
     assert_non_null(strstr(err.text, "full"));
-    take_back(&shelf);
-    play(&shelf.core, 0);
-    shelf_save_and_turn(&shelf);
+    shelf_take_back(shelf);
+    play(core, 0);
+    shelf_save_and_turn(shelf);
     disk_fail(0, 0, SQLITE_OK, false);
-    shelf_done(&shelf);
 }
 
-TEST(a_backup_that_fails_leaves_no_half_of_a_file)
+SHELF_TEST(a_backup_that_fails_leaves_no_half_of_a_file)
 {
-    static struct shelf shelf;
     struct err err;
     char copy[128];
-    shelf_init(&shelf);
-    shelf_open(&shelf);
-    play(&shelf.core, 0);
-    shelf_save(&shelf);
-    (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf.folder);
+    play(core, 0);
+    shelf_save(shelf);
+    (void)snprintf(copy, sizeof copy, "%s/copy.db", shelf->folder);
     for (int n = 1;; n++) {
         disk_fail(CHANGES, (uint64_t)n, SQLITE_FULL, false);
-        const int failed = store_backup(shelf.store, copy, &err);
+        const int failed = store_backup(shelf->store, copy, &err);
         const uint64_t hit = disk_failed();
         disk_fail(0, 0, SQLITE_OK, false);
         if (hit == 0) {
@@ -276,14 +261,13 @@ TEST(a_backup_that_fails_leaves_no_half_of_a_file)
          */
         assert_true(failed == 0 || failed == -(int)ERR_FULL ||
                     strstr(err.text, "No space left") != NULL);
-        assert_in_range(shelf_files(&shelf, "copy"), failed == 0, 1);
-        if (shelf_files(&shelf, "copy") == 1) {
+        assert_in_range(shelf_files(shelf, "copy"), failed == 0, 1);
+        if (shelf_files(shelf, "copy") == 1) {
             assert_int_equal(shelf_number(copy, "SELECT count(*) FROM allocation"), 3);
             assert_int_equal(unlink(copy), 0);
         }
     }
-    assert_int_equal(shelf_files(&shelf, "copy"), 1);
-    shelf_done(&shelf);
+    assert_int_equal(shelf_files(shelf, "copy"), 1);
 }
 
 static int install(void **state)

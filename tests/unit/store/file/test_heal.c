@@ -38,15 +38,6 @@ static void play(struct core_fixture *core, int batch)
         (void)core_step(core, COMMAND_RELEASE, "p0");
 }
 
-static bool take_back(struct shelf *shelf)
-{
-    shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->core.dones > 0)
-        core_undo(&shelf->core);
-    shelf->written = 0;
-    return false;
-}
-
 /* True if the batch was acknowledged. */
 static bool one_batch(struct shelf *shelf, int batch)
 {
@@ -56,8 +47,10 @@ static bool one_batch(struct shelf *shelf, int batch)
     play(&shelf->core, batch);
     const enum store_outcome outcome = shelf_write(shelf, &err);
     assert_int_not_equal(outcome, STORE_REFUSED);
-    if (outcome == STORE_FAILED || shelf->ops.commit(shelf->ops.ctx, &err) < 0)
-        return take_back(shelf);
+    if (outcome == STORE_FAILED || shelf->ops.commit(shelf->ops.ctx, &err) < 0) {
+        shelf_take_back(shelf);
+        return false;
+    }
     core_forget_undo(&shelf->core);
     shelf->written = 0;
     return true;
@@ -204,51 +197,43 @@ static void power_goes(struct shelf *shelf, enum disk_loss loss)
  * After a failed sync, the kernel treats the data as written. A restart reads it from the page
  * cache, finds the failed commit and builds on it; then the power fails.
  */
-TEST(what_was_never_synced_is_written_anew_before_it_is_built_on)
+SHELF_TEST(what_was_never_synced_is_written_anew_before_it_is_built_on)
 {
-    static struct shelf shelf;
     int64_t count;
     struct err err;
 
-    shelf_init(&shelf);
-    shelf_open(&shelf);
-    assert_true(one_batch(&shelf, 0));
+    assert_true(one_batch(shelf, 0));
     disk_fail(DISK_SYNC, 1, SQLITE_IOERR, true);
-    assert_false(one_batch(&shelf, 1));
-    power_goes(&shelf, DISK_KEEPS_ALL); /* only the process died */
-    shelf_open(&shelf);
-    assert_true(one_batch(&shelf, BATCHES));
-    power_goes(&shelf, DISK_KEEPS_NONE);
-    shelf_open(&shelf);
-    assert_int_equal(db_number(shelf.store->db,
+    assert_false(one_batch(shelf, 1));
+    power_goes(shelf, DISK_KEEPS_ALL); /* only the process died */
+    shelf_open(shelf);
+    assert_true(one_batch(shelf, BATCHES));
+    power_goes(shelf, DISK_KEEPS_NONE);
+    shelf_open(shelf);
+    assert_int_equal(db_number(shelf->store->db,
                                "SELECT count(*) FROM allocation WHERE uid IN ('p0', 'p2')", &count,
                                &err),
                      0);
     assert_int_equal(count, 2);
-    shelf_done(&shelf);
-    disk_clear();
 }
 
 /* Another program may be writing to it at this moment. */
-TEST(the_log_of_somebody_elses_database_is_left_alone)
+SHELF_TEST_BETWEEN(the_log_of_somebody_elses_database_is_left_alone, shelf_set_up_closed,
+                   shelf_tear_down)
 {
-    static struct shelf shelf;
     sqlite3 *theirs;
     struct err err;
 
-    shelf_init(&shelf);
-    assert_int_equal(sqlite3_open(shelf.path, &theirs), SQLITE_OK);
+    assert_int_equal(sqlite3_open(shelf->path, &theirs), SQLITE_OK);
     assert_int_equal(sqlite3_exec(theirs,
                                   "PRAGMA journal_mode=WAL; CREATE TABLE t (x);"
                                   "INSERT INTO t VALUES (1)",
                                   NULL, NULL, NULL),
                      SQLITE_OK);
     const uint64_t before = disk_changes();
-    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_FOREIGN);
+    assert_int_equal(shelf_try(shelf, &err), -(int)ERR_FOREIGN);
     assert_int_equal(disk_changes(), before);
     assert_int_equal(sqlite3_close(theirs), SQLITE_OK);
-    shelf_done(&shelf);
-    disk_clear();
 }
 
 static int install(void **state)

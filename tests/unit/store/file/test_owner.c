@@ -17,8 +17,6 @@
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 
-static const char *const forms[] = {"", "-killed"};
-
 /* Of every released ledger. */
 static const char owner[] = "uid-of-kube-system";
 
@@ -50,30 +48,11 @@ static void take_notice(void *user, const char *text)
     strbuf_str(&cluster->shelf->notices, text);
 }
 
-static bool put(const char *to, uint32_t version, const char *form, const char *suffix)
-{
-    char rest[64];
-    char name[160];
-    size_t bytes = 0;
-
-    (void)snprintf(rest, sizeof rest, "%s.db%s", form, suffix);
-    (void)snprintf(name, sizeof name, "%s%s", to, suffix);
-    CLEANUP(xfreep) char *content = released_file(version, rest, &bytes);
-    if (content == NULL)
-        return false;
-    FILE *file = fopen(name, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-    return true;
-}
-
 /* A released ledger at the shelf's path, for a milligpud that asks this cluster. */
 static void lay(struct shelf *shelf, struct cluster *cluster, uint32_t version, const char *form)
 {
     shelf_init(shelf);
-    assert_true(put(shelf->path, version, form, ""));
-    (void)put(shelf->path, version, form, "-wal");
+    released_put(shelf->path, version, form);
     cluster->shelf = shelf;
     cluster->asked = 0;
     shelf->rules.user = cluster;
@@ -114,6 +93,33 @@ static char *folder_text(const struct shelf *shelf)
     return strbuf_steal(&text);
 }
 
+/* A ledger of version 5 for a cluster that does not answer. */
+static int set_up(void **state)
+{
+    static struct shelf shelf;
+    static struct cluster cluster;
+
+    cluster.uid = NULL;
+    lay(&shelf, &cluster, 5, "");
+    *state = &shelf;
+    return 0;
+}
+
+#define OWNER_TEST(name) SHELF_TEST_BETWEEN(name, set_up, shelf_tear_down)
+
+static struct cluster *cluster_of(const struct shelf *shelf)
+{
+    return shelf->rules.user;
+}
+
+/* Opens; the cluster was asked so often. */
+static void opens(struct shelf *shelf, unsigned asked)
+{
+    shelf_open(shelf);
+    assert_int_equal(cluster_of(shelf)->asked, asked);
+    assert_sql(shelf, "PRAGMA user_version", store_schema.version);
+}
+
 /* Refused with all these words, and nothing in the folder is other than before. */
 static void refused_untouched(struct shelf *shelf, enum err_code code, const char *const *word,
                               size_t words)
@@ -133,13 +139,13 @@ static void refused_untouched(struct shelf *shelf, enum err_code code, const cha
 static void lay_and_refuse(struct cluster cluster, enum err_code code, const char *word)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
-        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        for (size_t i = 0; i < ARRAY_LEN(released_forms); i++) {
             struct shelf shelf;
             char number[32];
             (void)snprintf(number, sizeof number, "version %u", version);
             const char *const words[] = {"ledger.db", owner, number, "not migrated", word};
 
-            lay(&shelf, &cluster, version, forms[i]);
+            lay(&shelf, &cluster, version, released_forms[i]);
             refused_untouched(&shelf, code, words, ARRAY_LEN(words));
             assert_int_equal(cluster.asked, 1);
             shelf_done(&shelf);
@@ -166,11 +172,11 @@ TEST(migrate__an_empty_uid_is_no_answer)
 TEST(migrate__this_clusters_ledger)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
-        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        for (size_t i = 0; i < ARRAY_LEN(released_forms); i++) {
             struct shelf shelf;
             struct cluster cluster = {.uid = owner};
 
-            lay(&shelf, &cluster, version, forms[i]);
+            lay(&shelf, &cluster, version, released_forms[i]);
             shelf_open(&shelf);
             assert_int_equal(cluster.asked, 1);
             assert_non_null(strstr(shelf.notices.data, "migrated from version"));
@@ -183,87 +189,62 @@ TEST(migrate__this_clusters_ledger)
     }
 }
 
-TEST(migrate__a_ledger_without_owner_asks_nobody)
+OWNER_TEST(migrate__a_ledger_without_owner_asks_nobody)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = NULL};
-
-    lay(&shelf, &cluster, 5, "");
-    shelf_run(&shelf, "UPDATE meta SET cluster = NULL");
-    shelf_open(&shelf);
-    assert_int_equal(cluster.asked, 0);
-    assert_sql(&shelf, "PRAGMA user_version", store_schema.version);
-    shelf_done(&shelf);
+    shelf_run(shelf, "UPDATE meta SET cluster = NULL");
+    opens(shelf, 0);
 }
 
-TEST(migrate__a_new_file_asks_nobody)
+OWNER_TEST(migrate__a_new_file_asks_nobody)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = NULL};
-
-    lay(&shelf, &cluster, 5, "");
-    assert_int_equal(unlink(shelf.path), 0);
-    shelf_open(&shelf);
-    assert_int_equal(cluster.asked, 0);
-    shelf_done(&shelf);
+    assert_int_equal(unlink(shelf->path), 0);
+    opens(shelf, 0);
 }
 
 /* The owner counts as it is with the log: here only the log has it. */
-TEST(migrate__the_owner_is_read_with_the_log)
+OWNER_TEST(migrate__the_owner_is_read_with_the_log)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = "somebody-else"};
+    static const char *const words[] = {"owner-in-the-log", "somebody-else"};
     sqlite3 *db = NULL;
     char wal[160];
-    const char *const words[] = {"owner-in-the-log", "somebody-else"};
 
-    lay(&shelf, &cluster, 5, "");
-    shelf_run(&shelf, "UPDATE meta SET cluster = NULL");
-    assert_int_equal(sqlite3_open(shelf.path, &db), SQLITE_OK);
+    cluster_of(shelf)->uid = "somebody-else";
+    shelf_run(shelf, "UPDATE meta SET cluster = NULL");
+    assert_int_equal(sqlite3_open(shelf->path, &db), SQLITE_OK);
     (void)sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     assert_int_equal(
         sqlite3_exec(db, "UPDATE meta SET cluster = 'owner-in-the-log'", NULL, NULL, NULL),
         SQLITE_OK);
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
-    (void)snprintf(wal, sizeof wal, "%s-wal", shelf.path);
+    (void)snprintf(wal, sizeof wal, "%s-wal", shelf->path);
     assert_int_equal(access(wal, F_OK), 0);
-    refused_untouched(&shelf, ERR_FOREIGN, words, ARRAY_LEN(words));
-    shelf_done(&shelf);
+    refused_untouched(shelf, ERR_FOREIGN, words, ARRAY_LEN(words));
 }
 
 /* A copy that a killed migration left is removed by the milligpud of its cluster only. */
-TEST(migrate__unfinished_copies_of_another_cluster_stay)
+OWNER_TEST(migrate__unfinished_copies_of_another_cluster_stay)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = "somebody-else"};
+    static const char *const words[] = {"somebody-else"};
     char scrap[160];
-    const char *const words[] = {"somebody-else"};
 
-    lay(&shelf, &cluster, 5, "");
-    (void)snprintf(scrap, sizeof scrap, "%s.v5-20260102T030405Z.part-abcdef", shelf.path);
-    FILE *file = fopen(scrap, "wb");
-    assert_non_null(file);
-    assert_int_equal(fclose(file), 0);
-    refused_untouched(&shelf, ERR_FOREIGN, words, ARRAY_LEN(words));
-    cluster.uid = owner;
-    shelf_open(&shelf);
+    cluster_of(shelf)->uid = "somebody-else";
+    (void)snprintf(scrap, sizeof scrap, "%s.v5-20260102T030405Z.part-abcdef", shelf->path);
+    put_file(scrap, "", 0);
+    refused_untouched(shelf, ERR_FOREIGN, words, ARRAY_LEN(words));
+    cluster_of(shelf)->uid = owner;
+    shelf_open(shelf);
     assert_int_not_equal(access(scrap, F_OK), 0);
-    shelf_done(&shelf);
 }
 
 /* Without a column for the owner it is no ledger of ours, and the migration says so, as before. */
-TEST(migrate__tables_without_an_owner_are_corrupt)
+OWNER_TEST(migrate__tables_without_an_owner_are_corrupt)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = NULL};
     struct err err = {0};
 
-    lay(&shelf, &cluster, 5, "");
-    shelf_run(&shelf, "ALTER TABLE meta DROP COLUMN cluster");
-    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
-    assert_int_equal(cluster.asked, 0);
-    assert_sql(&shelf, "PRAGMA user_version", 5);
-    shelf_done(&shelf);
+    shelf_run(shelf, "ALTER TABLE meta DROP COLUMN cluster");
+    assert_int_equal(shelf_try(shelf, &err), -(int)ERR_CORRUPT);
+    assert_int_equal(cluster_of(shelf)->asked, 0);
+    assert_sql(shelf, "PRAGMA user_version", 5);
 }
 
 static void copy_file(const char *from, const char *to)
@@ -280,7 +261,7 @@ static void copy_file(const char *from, const char *to)
  * cannot be read, and SQLite repairs it when it is opened. Afterwards the owner is there, and was
  * not confirmed.
  */
-static void lay_with_journal(struct shelf *shelf, struct cluster *cluster, const char *first)
+static void make_journal(struct shelf *shelf, const char *first)
 {
     static const char begin[] =
         "PRAGMA journal_mode = DELETE; PRAGMA cache_size = 1; BEGIN; PRAGMA user_version = 4;"
@@ -291,7 +272,6 @@ static void lay_with_journal(struct shelf *shelf, struct cluster *cluster, const
     char to[192];
     sqlite3 *db = NULL;
 
-    lay(shelf, cluster, 5, "");
     (void)snprintf(work, sizeof work, "%s/work", shelf->folder);
     (void)snprintf(journal, sizeof journal, "%s-journal", work);
     (void)snprintf(to, sizeof to, "%s-journal", shelf->path);
@@ -311,45 +291,30 @@ static void lay_with_journal(struct shelf *shelf, struct cluster *cluster, const
     assert_int_equal(fclose(file), 0);
 }
 
-TEST(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start)
+OWNER_TEST(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = owner};
     struct err err = {0};
 
-    lay_with_journal(&shelf, &cluster, "");
-    assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_BUSY);
+    cluster_of(shelf)->uid = owner;
+    make_journal(shelf, "");
+    assert_int_equal(shelf_try(shelf, &err), -(int)ERR_BUSY);
     assert_non_null(strstr(err.text, "start milligpud again"));
-    assert_int_equal(cluster.asked, 0);
-    assert_int_equal(shelf_files(&shelf, ".v5-"), 0);
-    assert_sql(&shelf, "PRAGMA user_version", 5);
-    shelf_open(&shelf);
-    assert_int_equal(cluster.asked, 1);
-    shelf_done(&shelf);
+    assert_int_equal(cluster_of(shelf)->asked, 0);
+    assert_int_equal(shelf_files(shelf, ".v5-"), 0);
+    assert_sql(shelf, "PRAGMA user_version", 5);
+    opens(shelf, 1);
 }
 
 /* Likewise, with nobody to whom it would matter. */
-TEST(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody)
+OWNER_TEST(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = NULL};
-
-    lay_with_journal(&shelf, &cluster, "UPDATE meta SET cluster = NULL");
-    shelf_open(&shelf);
-    assert_int_equal(cluster.asked, 0);
-    assert_sql(&shelf, "PRAGMA user_version", store_schema.version);
-    shelf_done(&shelf);
+    make_journal(shelf, "UPDATE meta SET cluster = NULL");
+    opens(shelf, 0);
 }
 
 /* Those who give no way to ask: tests, and programs that have no cluster. */
-TEST(migrate__whoever_owns_it_if_there_is_no_cluster)
+OWNER_TEST(migrate__whoever_owns_it_if_there_is_no_cluster)
 {
-    struct shelf shelf;
-    struct cluster cluster = {.uid = NULL};
-
-    lay(&shelf, &cluster, 5, "");
-    shelf.rules.cluster = NULL;
-    shelf_open(&shelf);
-    assert_int_equal(cluster.asked, 0);
-    shelf_done(&shelf);
+    shelf->rules.cluster = NULL;
+    opens(shelf, 0);
 }

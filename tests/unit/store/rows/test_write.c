@@ -227,6 +227,22 @@ SHELF_TEST(the_version_of_a_binding_is_the_reservations)
         1);
 }
 
+struct journal_fact {
+    int seq;
+    const char *is;
+};
+
+static void assert_journal(struct shelf *shelf, const struct journal_fact *facts, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char sql[256];
+        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = %d", facts[i].is,
+                       facts[i].seq);
+        if (shelf_number(shelf->path, sql) != 1)
+            fail_msg("not so: %s", facts[i].is);
+    }
+}
+
 SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
 {
     (void)core_node(core, "n1", two_a100, 2);
@@ -245,23 +261,18 @@ SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &node, &core->done[0], &err), STORE_OK);
     assert_int_equal(shelf->ops.write(shelf->ops.ctx, &reserve, &core->done[1], &err), STORE_OK);
     shelf_commit(shelf);
-    static const char *const true_of_it[] = {
-        "at = 77",
-        "command ->> '$.kind' = 'reserve'",
-        "command ->> '$.name' = 'web \"0\"'",
-        "command ->> '$.created_ms' = 70",
-        "json_array_length(command, '$.wants') = 1",
-        "command ->> '$.wants[0].parts' = 2 AND command ->> '$.wants[0].milli' = 600",
-        "result ->> '$.allocation.state' = 'reserved'",
-        "result ->> '$.allocation.shares[1].milli' = 600",
-        "result -> '$.node' IS NULL", /* it did not change */
+    static const struct journal_fact facts[] = {
+        {2, "at = 77"},
+        {2, "command ->> '$.kind' = 'reserve'"},
+        {2, "command ->> '$.name' = 'web \"0\"'"},
+        {2, "command ->> '$.created_ms' = 70"},
+        {2, "json_array_length(command, '$.wants') = 1"},
+        {2, "command ->> '$.wants[0].parts' = 2 AND command ->> '$.wants[0].milli' = 600"},
+        {2, "result ->> '$.allocation.state' = 'reserved'"},
+        {2, "result ->> '$.allocation.shares[1].milli' = 600"},
+        {2, "result -> '$.node' IS NULL"}, /* it did not change */
     };
-    for (size_t i = 0; i < ARRAY_LEN(true_of_it); i++) {
-        char sql[256];
-        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = 2", true_of_it[i]);
-        if (shelf_number(shelf->path, sql) != 1)
-            fail_msg("not so: %s", true_of_it[i]);
-    }
+    assert_journal(shelf, facts, ARRAY_LEN(facts));
 }
 
 /* Shares never change, so that only the entry of their beginning has them. */
@@ -272,10 +283,7 @@ SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
     assert_int_equal(core_step(core, COMMAND_DOUBT, "a"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     shelf_save(shelf);
-    static const struct {
-        int seq;
-        const char *is;
-    } true_of_it[] = {
+    static const struct journal_fact facts[] = {
         {2, "result ->> '$.allocation.shares[0].milli' = 300"},
         {2, "result ->> '$.allocation.origin' = 'granted'"},
         {3, "result ->> '$.allocation.in_doubt' = 1"},
@@ -286,31 +294,7 @@ SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
         {4, "result ->> '$.allocation.state' = 'bound'"},
         {4, "result -> '$.allocation.node_uid' IS NULL"},
     };
-    for (size_t i = 0; i < ARRAY_LEN(true_of_it); i++) {
-        char sql[256];
-        (void)snprintf(sql, sizeof sql, "SELECT %s FROM journal WHERE seq = %d", true_of_it[i].is,
-                       true_of_it[i].seq);
-        if (shelf_number(shelf->path, sql) != 1)
-            fail_msg("not so: %s", true_of_it[i].is);
-    }
-}
-
-SHELF_TEST(counts_become_uuids_while_they_are_held)
-{
-    (void)core_node(core, "n1", two_counted, 2);
-    assert_int_equal(core_reserve(core, "a", "n1", "700"), VERDICT_OK);
-    shelf_save(shelf);
-    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
-    shelf_save_and_turn(shelf);
-    /* Fill the same GPU under its other name. */
-    assert_int_equal(core_reserve(core, "c", "n1", "300"), VERDICT_OK);
-    shelf_save(shelf);
-    assert_int_equal(core_node(core, "n1", two_counted, 2), VERDICT_OK);
-    shelf_save_and_turn(shelf);
-    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
-    assert_int_equal(core_step(core, COMMAND_RELEASE, "c"), VERDICT_OK);
-    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
-    shelf_save_and_turn(shelf);
+    assert_journal(shelf, facts, ARRAY_LEN(facts));
 }
 
 /* A batch of three, the middle one of which contradicts the database. */
@@ -411,19 +395,6 @@ SHELF_TEST(closing_within_a_batch_drops_it)
     assert_sql(shelf, "SELECT count(*) FROM node", 0);
 }
 
-SHELF_TEST(many_changes_are_one_commit)
-{
-    char uid[16];
-    (void)core_node(core, "n1", two_a100, 2);
-    for (int i = 0; i < 100; i++) {
-        (void)snprintf(uid, sizeof uid, "p%d", i);
-        assert_int_equal(core_reserve(core, uid, "n1", "10"), VERDICT_OK);
-        assert_int_equal(core_step(core, COMMAND_CONFIRM, uid), VERDICT_OK);
-    }
-    shelf_save_and_turn(shelf);
-    assert_sql(shelf, "SELECT count(*) FROM journal", 201);
-}
-
 /* One batch was committed, another half written: nothing of the second remains. */
 SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
 {
@@ -448,77 +419,6 @@ SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
     shelf_open(shelf);
     shelf_same(shelf);
     shelf_turn(shelf);
-}
-
-/* None of our code does this, and the database itself forbids it. */
-SHELF_TEST(the_database_itself_forbids)
-{
-    (void)core_node(core, "n1", two_a100, 2);
-    assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
-    assert_int_equal(core_reserve(core, "old", "n1", "100"), VERDICT_OK);
-    assert_int_equal(core_step(core, COMMAND_RELEASE, "old"), VERDICT_OK);
-    shelf_save(shelf);
-    shelf_close(shelf);
-#define NEW_POD(origin)                                                                            \
-    "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed,"   \
-    " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"      \
-    " terminating_ms) VALUES (9, 'x', 'ns', 'x', 'n1', '', 'bound', '" origin                      \
-    "', 0, 0, 0, 0, 0, 1, 1, 0, 0);"
-    static const char *const forbidden[] = {
-        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 401, 0, 1)",
-        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 401, 0, 1)",
-        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 1, 81920, 1)",
-        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'GPU-b', 0, 'n1', 1001, 0, 1)",
-        NEW_POD("granted") "UPDATE gpu SET flags = 4 WHERE id = 'GPU-b';"
-                           "INSERT INTO charge VALUES (9, 'GPU-b', 0, 'n1', 1, 0, 1)",
-        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-z', 0, 'n1', 1, 0, 1)",
-        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n2', 1, 0, 1)",
-        "UPDATE charge SET milli = 1",
-        "UPDATE charge SET live = 1",
-        "DELETE FROM charge",
-        "UPDATE share SET milli = 1",
-        "DELETE FROM share",
-        "DELETE FROM allocation WHERE uid = 'a'",
-        "UPDATE allocation SET uid = 'b' WHERE uid = 'a'",
-        "UPDATE allocation SET node = 'n2' WHERE uid = 'a'",
-        "UPDATE allocation SET origin = 'observed' WHERE uid = 'a'",
-        "UPDATE allocation SET state = 'bound' WHERE uid = 'old'",
-        "UPDATE allocation SET state = 'sideways' WHERE uid = 'a'",
-        "UPDATE allocation SET in_doubt = 1, state = 'bound' WHERE uid = 'a'",
-        "UPDATE allocation SET held_gpus = 'many' WHERE uid = 'a'",
-        "INSERT INTO share VALUES (1, 'c9', 'GPU-a', 600, 'app', 0, 1, 0, NULL)",
-        "INSERT INTO share VALUES (77, 'c9', 'GPU-a', 1, 'app', 0, 1, 0, NULL)",
-        "DELETE FROM gpu WHERE id = 'GPU-a'",
-        "DELETE FROM node",
-        "DELETE FROM journal",
-        "UPDATE journal SET at = 0",
-        "INSERT INTO meta VALUES (2, NULL, 0, 0, 0, '', 0, 0)",
-        "INSERT INTO gpu VALUES ('n9', 'x', NULL, '', 1, 0, 0, 0, 0, 0)",
-        "UPDATE gpu SET milli = 1001 WHERE id = 'GPU-b'",
-    };
-    for (size_t i = 0; i < ARRAY_LEN(forbidden); i++) {
-        char sql[1024];
-        (void)snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; BEGIN; %s; COMMIT", forbidden[i]);
-        const int rc = shelf_sql(shelf->path, sql);
-        if ((rc & 0xff) != SQLITE_CONSTRAINT)
-            fail_msg("%d for: %s", rc, forbidden[i]);
-    }
-    /* And what it must allow. */
-    static const char *const allowed[] = {
-        NEW_POD("granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n1', 400, 0, 1)",
-        NEW_POD("observed") "INSERT INTO charge VALUES (9, 'GPU-a', 0, 'n1', 9999, 0, 1)",
-        "DELETE FROM allocation WHERE uid = 'old'",
-        "DELETE FROM gpu WHERE id = 'GPU-b'",
-    };
-    for (size_t i = 0; i < ARRAY_LEN(allowed); i++) {
-        char sql[1024];
-        (void)snprintf(sql, sizeof sql, "PRAGMA foreign_keys=ON; BEGIN; %s; ROLLBACK", allowed[i]);
-        const int rc = shelf_sql(shelf->path, sql);
-        if (rc != SQLITE_OK)
-            fail_msg("%d for: %s", rc, allowed[i]);
-    }
-    shelf_open(shelf);
-    shelf_same(shelf);
 }
 
 SHELF_TEST(a_ledger_in_memory_is_a_ledger)
@@ -551,84 +451,12 @@ SHELF_TEST(a_ledger_in_memory_is_a_ledger)
     shelf_same(shelf);
 }
 
-static void try_to_begin(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct err err;
+enum call { BEGIN, WRITE, COMMIT, MAINTAIN, CLOCK, WHOSE, CLAIM, LOAD, LEARNED, IDLE, AGENTS };
 
-    (void)shelf->ops.begin(shelf->ops.ctx, &err);
-}
-
-static void try_to_write(void *arg)
-{
-    struct err err;
-
-    (void)shelf_write(arg, &err);
-}
-
-static void try_to_commit(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct err err;
-
-    (void)shelf->ops.commit(shelf->ops.ctx, &err);
-}
-
-static void try_to_maintain(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct err err;
-
-    (void)shelf->ops.maintain(shelf->ops.ctx, 0, &err);
-}
-
-static void try_the_clock(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct err err;
-    int64_t last_ms;
-    int64_t stepped_ms;
-
-    must(store_clock(shelf->store, &last_ms, &stepped_ms, &err) == 0);
-}
-
-static void try_to_ask_whose(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct err err;
-    enum store_owner owner;
-
-    must(store_whose(shelf->store, "c1", &owner, &err) == 0);
-}
-
-static void try_to_claim(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct err err;
-
-    must(store_set_cluster(shelf->store, "c1", &err) == 0);
-}
-
-static void try_to_load(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct ledger *ledger = ledger_new();
-    struct err err;
-
-    must(store_load(shelf->store, ledger, &err) == 0);
-    ledger_free(ledger);
-}
-
-static void try_the_workload(void *arg)
-{
-    struct shelf *shelf = arg;
-    struct tally *tally;
-    int64_t until_ms;
-    struct err err;
-
-    must(store_learned(shelf->store, &tally, &until_ms, &err) == 0);
-    tally_free(tally);
-}
+struct attempt {
+    struct shelf *shelf;
+    enum call call;
+};
 
 static void pass_over(void *user, const struct store_idle *idle)
 {
@@ -636,48 +464,88 @@ static void pass_over(void *user, const struct store_idle *idle)
     (void)idle;
 }
 
-static void try_the_idle_shares(void *arg)
+static void load_all(struct store *store, enum call call)
 {
-    struct shelf *shelf = arg;
-    int64_t reported_ms;
+    const struct agents_rules rules = {.key = TEXT("pool"), .value = TEXT("gpu")};
+    struct ledger *ledger = ledger_new();
+    struct agents *agents = agents_new(&rules);
+    struct tally *tally = NULL;
+    int64_t time_ms;
     struct err err;
 
-    must(store_idle(shelf->store, &reported_ms, NULL, pass_over, &err) == 0);
+    must((call == LOAD      ? store_load(store, ledger, &err)
+          : call == LEARNED ? store_learned(store, &tally, &time_ms, &err)
+          : call == IDLE    ? store_idle(store, &time_ms, NULL, pass_over, &err)
+                            : store_agents(store, agents, &err)) == 0);
+    ledger_free(ledger);
+    agents_free(agents);
+    tally_free(tally);
 }
 
-static void try_the_agents(void *arg)
+static void try_it(void *arg)
 {
-    struct shelf *shelf = arg;
-    const struct agents_rules rules = {.key = TEXT("pool"), .value = TEXT("gpu")};
-    struct agents *agents = agents_new(&rules);
+    const struct attempt *attempt = arg;
+    const struct store_ops *ops = &attempt->shelf->ops;
+    struct store *store = attempt->shelf->store;
+    enum store_owner owner;
+    int64_t last_ms;
+    int64_t stepped_ms;
     struct err err;
 
-    must(store_agents(shelf->store, agents, &err) == 0);
-    agents_free(agents);
+    switch (attempt->call) {
+    case BEGIN:
+        (void)ops->begin(ops->ctx, &err);
+        return;
+    case WRITE:
+        (void)shelf_write(attempt->shelf, &err);
+        return;
+    case COMMIT:
+        (void)ops->commit(ops->ctx, &err);
+        return;
+    case MAINTAIN:
+        (void)ops->maintain(ops->ctx, 0, &err);
+        return;
+    case CLOCK:
+        must(store_clock(store, &last_ms, &stepped_ms, &err) == 0);
+        return;
+    case WHOSE:
+        must(store_whose(store, "c1", &owner, &err) == 0);
+        return;
+    case CLAIM:
+        must(store_set_cluster(store, "c1", &err) == 0);
+        return;
+    default:
+        load_all(store, attempt->call);
+    }
+}
+
+static bool elsewhere_aborts(struct shelf *shelf, enum call call)
+{
+    struct attempt attempt = {shelf, call};
+
+    return other_thread_aborts(try_it, &attempt);
 }
 
 /* All use the connection that writes, so another thread would find or leave half a batch. */
 SHELF_TEST(only_the_thread_that_wrote_first_may_write)
 {
     struct err err;
-    static void (*const at_start[])(void *) = {try_to_ask_whose, try_to_load, try_the_workload,
-                                               try_the_idle_shares, try_the_agents};
-    static void (*const later[])(void *) = {try_to_begin, try_to_maintain, try_the_clock,
-                                            try_to_claim};
+    static const enum call at_start[] = {WHOSE, LOAD, LEARNED, IDLE, AGENTS};
+    static const enum call later[] = {BEGIN, MAINTAIN, CLOCK, CLAIM};
 
     for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
-        assert_false(other_thread_aborts(at_start[i], shelf)); /* nobody has written yet */
+        assert_false(elsewhere_aborts(shelf, at_start[i])); /* no thread has written yet */
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
     for (size_t i = 0; i < ARRAY_LEN(at_start); i++)
-        assert_true(other_thread_aborts(at_start[i], shelf));
+        assert_true(elsewhere_aborts(shelf, at_start[i]));
     for (size_t i = 0; i < ARRAY_LEN(later); i++)
-        assert_true(other_thread_aborts(later[i], shelf));
+        assert_true(elsewhere_aborts(shelf, later[i]));
     (void)core_node(core, "n2", two_a100, 2);
     shelf_begin(shelf);
-    assert_true(other_thread_aborts(try_to_write, shelf));
+    assert_true(elsewhere_aborts(shelf, WRITE));
     assert_int_equal(shelf_write(shelf, &err), STORE_OK);
-    assert_true(other_thread_aborts(try_to_commit, shelf));
+    assert_true(elsewhere_aborts(shelf, COMMIT));
     shelf_commit(shelf);
     shelf_turn(shelf);
 }

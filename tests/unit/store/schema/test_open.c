@@ -13,21 +13,7 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-static int set_up(void **state)
-{
-    static struct shelf shelf;
-    shelf_init(&shelf);
-    *state = &shelf;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    shelf_done(*state);
-    return 0;
-}
-
-#define FIXTURE_TEST(name) TEST_WITH(name, struct shelf *shelf, set_up, tear_down)
+#define FIXTURE_TEST(name) SHELF_TEST_BETWEEN(name, shelf_set_up_closed, shelf_tear_down)
 
 /* A closed ledger with a node and three pods, one of them released. */
 static void fill(struct shelf *shelf)
@@ -59,14 +45,6 @@ static void spoil(const struct shelf *shelf, const char *sql)
     const int rc = shelf_sql(shelf->path, text);
     if (rc != SQLITE_OK)
         fail_msg("%d for %s", rc, sql);
-}
-
-static void write_file(const char *path, const void *bytes, size_t count)
-{
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    assert_int_equal(fclose(file), 0);
 }
 
 FIXTURE_TEST(two_cannot_open_one_file)
@@ -106,7 +84,7 @@ FIXTURE_TEST(another_clusters_ledger_is_refused)
 
 FIXTURE_TEST(an_empty_file_will_do)
 {
-    write_file(shelf->path, "", 0);
+    put_file(shelf->path, "", 0);
     shelf_open(shelf);
     shelf_turn(shelf);
     /* The same holds for what a crash right at the start leaves. */
@@ -123,9 +101,9 @@ FIXTURE_TEST(what_is_not_ours_stays_untouched)
     struct stat before, after;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE; /* even then */
 
-    write_file(shelf->path, letter, sizeof letter);
+    put_file(shelf->path, letter, sizeof letter);
     refused(shelf, ERR_FOREIGN, "nor any SQLite database");
-    write_file(shelf->path, "x", 1);
+    put_file(shelf->path, "x", 1);
     refused(shelf, ERR_FOREIGN, "nor any SQLite database");
     assert_int_equal(unlink(shelf->path), 0);
 
@@ -164,7 +142,7 @@ FIXTURE_TEST(places_that_will_not_do_are_named)
     path[0] = '\0';
     refused(shelf, ERR_INVALID, "empty");
     (void)snprintf(path, sizeof path, "%s/file", shelf->folder);
-    write_file(path, "", 0);
+    put_file(path, "", 0);
     (void)snprintf(path, sizeof path, "%s/file/ledger.db", shelf->folder);
     refused(shelf, ERR_IO, "file");
     (void)snprintf(path, sizeof path, "%s/pipe", shelf->folder);
@@ -178,35 +156,33 @@ FIXTURE_TEST(places_that_will_not_do_are_named)
 FIXTURE_TEST(halves_and_scratches_are_seen)
 {
     fill(shelf);
-    FILE *file = fopen(shelf->path, "rb");
-    assert_non_null(file);
-    static unsigned char whole[1 << 20];
-    const size_t size = fread(whole, 1, sizeof whole, file);
-    assert_int_equal(fclose(file), 0);
-    assert_in_range(size, 20000, sizeof whole - 1);
+    size_t size = 0;
+    CLEANUP(xfreep) char *whole = get_file(shelf->path, &size);
+    assert_in_range(size, 20000, 1 << 20);
 
     static const size_t cuts[] = {1, 15, 16, 99, 100, 4095, 4096, 8192};
     for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
-        write_file(shelf->path, whole, cuts[i]);
+        put_file(shelf->path, whole, cuts[i]);
         refused(shelf, ERR_CORRUPT, "ledger.db");
     }
-    write_file(shelf->path, whole, size / 2);
+    put_file(shelf->path, whole, size / 2);
     refused(shelf, ERR_CORRUPT, "ledger.db");
-    write_file(shelf->path, whole, size - 4096);
+    put_file(shelf->path, whole, size - 4096);
     refused(shelf, ERR_CORRUPT, "ledger.db");
 
     static const unsigned char zeros[8192];
-    write_file(shelf->path, zeros, sizeof zeros);
+    put_file(shelf->path, zeros, sizeof zeros);
     refused(shelf, ERR_CORRUPT, "header is lost");
     /* Overwrite the head of every page in turn. */
     for (size_t at = 4096; at < size; at += 4096) {
-        static unsigned char scratched[sizeof whole];
-        memcpy(scratched, whole, size);
-        memset(scratched + at, 0x5a, 64);
-        write_file(shelf->path, scratched, size);
+        char kept[64];
+        memcpy(kept, whole + at, sizeof kept);
+        memset(whole + at, 0x5a, sizeof kept);
+        put_file(shelf->path, whole, size);
+        memcpy(whole + at, kept, sizeof kept);
         refused(shelf, ERR_CORRUPT, "ledger.db");
     }
-    write_file(shelf->path, whole, size);
+    put_file(shelf->path, whole, size);
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -224,9 +200,7 @@ FIXTURE_TEST(tables_that_are_not_quite_ours_are_seen)
         fill(shelf);
         spoil(shelf, spoilt[i]);
         refused(shelf, ERR_CORRUPT, "its tables are not those");
-        assert_int_equal(unlink(shelf->path), 0);
-        core_done(&shelf->core);
-        core_init(&shelf->core);
+        shelf_begin_anew(shelf);
     }
 }
 
@@ -272,9 +246,7 @@ FIXTURE_TEST(rows_that_contradict_each_other_are_seen)
         fill(shelf);
         shelf_spoil(shelf, spoilt[i].sql);
         refused(shelf, ERR_CORRUPT, spoilt[i].words);
-        assert_int_equal(unlink(shelf->path), 0);
-        core_done(&shelf->core);
-        core_init(&shelf->core);
+        shelf_begin_anew(shelf);
     }
 }
 
@@ -317,14 +289,10 @@ FIXTURE_TEST(a_past_that_contradicts_itself_is_seen)
         fill(shelf);
         shelf_spoil(shelf, spoilt[i].sql);
         shelf_open(shelf);
-        shelf->written = 0;
         if (store_verify(shelf->store, &err) != -(int)ERR_CORRUPT ||
             strstr(err.text, spoilt[i].words) == NULL)
             fail_msg("%s: %s", spoilt[i].sql, err.text);
-        shelf_close(shelf);
-        assert_int_equal(unlink(shelf->path), 0);
-        core_done(&shelf->core);
-        core_init(&shelf->core);
+        shelf_begin_anew(shelf);
     }
 }
 
@@ -333,8 +301,6 @@ FIXTURE_TEST(a_corrupt_file_is_moved_aside_when_so_configured)
     struct err err;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     for (int times = 1; times <= 2; times++) {
-        core_done(&shelf->core);
-        core_init(&shelf->core);
         fill(shelf);
         const int fd = open(shelf->path, O_WRONLY | O_CLOEXEC);
         assert_true(fd >= 0);
@@ -343,7 +309,7 @@ FIXTURE_TEST(a_corrupt_file_is_moved_aside_when_so_configured)
         /* A log is moved aside with its ledger. */
         char wal[128];
         (void)snprintf(wal, sizeof wal, "%s-wal", shelf->path);
-        write_file(wal, "not a log either", 16);
+        put_file(wal, "not a log either", 16);
 
         shelf_open(shelf);
         assert_true(shelf_files(shelf, "ledger.db.corrupt-") >= 2 * times);
@@ -353,8 +319,7 @@ FIXTURE_TEST(a_corrupt_file_is_moved_aside_when_so_configured)
         size_t at = 0;
         assert_null(ledger_next_node(ledger, &at));
         ledger_free(ledger);
-        shelf_close(shelf);
-        assert_int_equal(unlink(shelf->path), 0);
+        shelf_begin_anew(shelf);
     }
 }
 
@@ -441,7 +406,7 @@ static void make_file(const struct shelf *shelf, const char *name)
 {
     char path[256];
     (void)snprintf(path, sizeof path, "%s/%s", shelf->folder, name);
-    write_file(path, "half a copy", 11);
+    put_file(path, "half a copy", 11);
 }
 
 static void make_folder(const struct shelf *shelf, const char *name)

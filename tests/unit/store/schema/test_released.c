@@ -17,34 +17,13 @@
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 
-static const char *const forms[] = {"", "-killed"};
-
-static bool put(const char *to, uint32_t version, const char *form, const char *suffix)
-{
-    char rest[64];
-    size_t bytes = 0;
-    (void)snprintf(rest, sizeof rest, "%s.db%s", form, suffix);
-    CLEANUP(xfreep) char *content = released_file(version, rest, &bytes);
-    if (content == NULL)
-        return false;
-    char name[256];
-    (void)snprintf(name, sizeof name, "%s%s", to, suffix);
-    FILE *file = fopen(name, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(content, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-    return true;
-}
-
 /* Puts a released ledger at the shelf's path, and an unchanged copy at `was`. */
 static void lay(struct shelf *shelf, uint32_t version, const char *form, char *was, size_t bytes)
 {
     shelf_init(shelf);
     (void)snprintf(was, bytes, "%s/was", shelf->folder);
-    if (!put(shelf->path, version, form, "") || !put(was, version, form, ""))
-        fail_msg("tests/released has no %u%s.db: see its README.md", version, form);
-    (void)put(shelf->path, version, form, "-wal");
-    (void)put(was, version, form, "-wal");
+    released_put(shelf->path, version, form);
+    released_put(was, version, form);
 }
 
 static void assert_says(const char *file, const char *was, const char *should)
@@ -98,8 +77,8 @@ static void what_its_text_says_is_kept(uint32_t version, const char *form)
 TEST(every_released_version_keeps_its_rows_history_and_journal)
 {
     for (uint32_t version = 1; version < store_schema.version; version++)
-        for (size_t i = 0; i < ARRAY_LEN(forms); i++)
-            what_its_text_says_is_kept(version, forms[i]);
+        for (size_t i = 0; i < ARRAY_LEN(released_forms); i++)
+            what_its_text_says_is_kept(version, released_forms[i]);
 }
 
 static void take_row(void *user, const struct history_row *row)
@@ -171,60 +150,25 @@ TEST(its_rows_know_no_version_of_a_binding)
     shelf_done(&shelf);
 }
 
-/* Before version 3 nothing was learned; what is learned from now on is kept. */
-TEST(its_workload_is_learned_from_now_on)
-{
-    for (uint32_t version = 1; version <= 2; version++) {
-        struct shelf shelf;
-        struct err err;
-        char was[128];
-        int64_t until_ms = 0;
-        struct tally *restored = NULL;
-        struct tally *tally = tally_new();
-        lay(&shelf, version, "-killed", was, sizeof was);
-        shelf_open(&shelf);
-        assert_int_equal(store_learned(shelf.store, &restored, &until_ms, &err), 0);
-        assert_null(restored);
-        assert_int_equal(shelf.ops.learn(shelf.ops.ctx, tally, 7, &err), 0);
-        shelf_close(&shelf);
-        shelf_open(&shelf);
-        assert_int_equal(store_learned(shelf.store, &restored, &until_ms, &err), 0);
-        assert_int_equal(tally_classes(restored), tally_classes(tally));
-        assert_int_equal(until_ms, 7);
-        tally_free(restored);
-        tally_free(tally);
-        shelf_done(&shelf);
-    }
-}
-
-/* Before version 8 nothing was remembered of agents. */
-TEST(its_agents_are_remembered_from_now_on)
+/* Before version 3 nothing was learned, and before version 8 nothing was remembered of agents. */
+TEST(every_released_version_knows_no_workload_and_no_agents_that_it_could_not_store)
 {
     static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
-    const struct node_facts node = {
-        .name = "honest", .uid = "uid-honest", .agent = true, .has_gpus = true, .gpus = 1};
-    const struct node_facts without = {.name = "honest", .uid = "uid-honest"};
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
         struct err err;
         char was[128];
-        size_t count = 0;
+        int64_t until_ms = 0;
+        struct tally *tally = NULL;
         struct agents *agents = agents_new(&rules);
-        struct agents *again = agents_new(&rules);
         lay(&shelf, version, "-killed", was, sizeof was);
         shelf_open(&shelf);
+        assert_int_equal(store_learned(shelf.store, &tally, &until_ms, &err), 0);
+        assert_int_equal(tally != NULL, version >= 3);
         assert_int_equal(store_agents(shelf.store, agents, &err), 0);
         assert_false(agents_seen(agents));
         assert_int_equal(agents_count(agents), 0);
-        assert_true(agents_see_node(agents, &node));
-        assert_int_equal(shelf.ops.remember(shelf.ops.ctx, agents, 9, &count, &err), 0);
-        assert_int_equal(count, 1);
-        shelf_close(&shelf);
-        shelf_open(&shelf);
-        assert_int_equal(store_agents(shelf.store, again, &err), 0);
-        assert_true(agents_seen(again));
-        assert_true(agents_lost_gpus(again, &without));
-        agents_free(again);
+        tally_free(tally);
         agents_free(agents);
         shelf_done(&shelf);
     }
@@ -263,14 +207,14 @@ static void take_check(void *user, enum store_check check, const char *wrong)
 TEST(every_released_version_is_verified_and_left_as_it_is)
 {
     for (uint32_t version = 1; version < store_schema.version; version++)
-        for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
+        for (size_t i = 0; i < ARRAY_LEN(released_forms); i++) {
             struct shelf shelf;
             struct err err;
             char was[128];
             struct checks checks = {0};
             size_t bytes = 0;
             CLEANUP(xfreep) char *should = released_file(version, ".txt", &bytes);
-            lay(&shelf, version, forms[i], was, sizeof was);
+            lay(&shelf, version, released_forms[i], was, sizeof was);
             const int files = shelf_files(&shelf, "ledger.db");
             assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), 0);
             assert_string_equal(checks.wrong, "");
