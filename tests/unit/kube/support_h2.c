@@ -112,3 +112,32 @@ void h2_stop(struct h2_server *server)
     (void)close(server->listener);
     gnutls_certificate_free_credentials(server->credentials);
 }
+
+void h2_take_frames(gnutls_session_t session, struct text settings, void *user,
+                    bool (*take)(void *user, gnutls_session_t session, const struct h2_head *head))
+{
+    unsigned char bytes[FRAME_HEAD_BYTES];
+    unsigned char payload[1024];
+
+    if (!h2_take(session, payload, PREFACE_BYTES))
+        return;
+    h2_give(session, FRAME_SETTINGS, 0, 0, settings);
+    while (h2_take(session, bytes, sizeof bytes)) {
+        const size_t len = (size_t)bytes[1] << 8 | bytes[2];
+        const struct h2_head head = {bytes[3], bytes[4], bytes[8]};
+        assert_true(len <= sizeof payload);
+        if (len > 0 && !h2_take(session, payload, len))
+            return;
+        if (head.type == FRAME_SETTINGS && head.flags != FLAG_ACK)
+            h2_give(session, FRAME_SETTINGS, FLAG_ACK, 0, TEXT(""));
+        if (!take(user, session, &head))
+            return;
+    }
+}
+
+void h2_pair_done(struct h2_pair *pair)
+{
+    client_close(&pair->client);
+    h2_stop(&pair->server);
+    client_remove(&pair->client);
+}

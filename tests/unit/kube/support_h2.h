@@ -51,6 +51,27 @@ struct h2_frames {
 void h2_start(struct h2_server *server, const struct client *client);
 void h2_stop(struct h2_server *server);
 
+/* The beginning of a fixture. */
+struct h2_pair {
+    struct client client;
+    struct h2_server server;
+};
+
+void h2_pair_done(struct h2_pair *pair);
+
+struct h2_head {
+    unsigned type;
+    unsigned flags;
+    unsigned stream;
+};
+
+/*
+ * The server's side of a connection: takes the preface, sends these settings, then takes frames,
+ * drops their payload and acknowledges settings, until take returns false or the peer is gone.
+ */
+void h2_take_frames(gnutls_session_t session, struct text settings, void *user,
+                    bool (*take)(void *user, gnutls_session_t session, const struct h2_head *head));
+
 /* False: the peer is gone. */
 bool h2_take(gnutls_session_t session, unsigned char *out, size_t count);
 void h2_frame(struct h2_frames *frames, unsigned type, unsigned flags, unsigned stream,

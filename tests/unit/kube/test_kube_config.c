@@ -59,6 +59,21 @@ static int parse(struct fixture *fixture, const char *text)
     return kube_config_parse(text_of(text), "kubeconfig", NULL, &fixture->config, &fixture->err);
 }
 
+/* A kubeconfig of this text, in the folder. Returns when its token was read. */
+static int64_t load(struct fixture *fixture, const char *text)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "%s", put(fixture, "config", text));
+    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
+    return fixture->config->token.read_ms;
+}
+
+static int in_cluster(struct fixture *fixture, const char *host, const char *port)
+{
+    return kube_config_in_cluster(fixture->folder, host, port, &fixture->config, &fixture->err);
+}
+
 static int take(struct fixture *fixture, int64_t now_ms)
 {
     kube_auth_done(&fixture->auth);
@@ -144,17 +159,11 @@ FIXTURE_TEST(a_user_and_a_password_are_basic_authentication)
 
 FIXTURE_TEST(paths_are_relative_to_the_file_and_files_are_read_again)
 {
-    char path[128];
-
     (void)put(fixture, "token", "first\n");
     (void)put(fixture, "ca.crt", "CA 1\n");
-    (void)snprintf(path, sizeof path, "%s",
-                   put(fixture, "config",
-                       HEAD CLUSTER "    certificate-authority: ca.crt\n" USER
-                                    "    tokenFile: token\n"
-                                    "    token: not-this\n"));
-    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
-    const int64_t now_ms = fixture->config->token.read_ms;
+    const int64_t now_ms =
+        load(fixture, HEAD CLUSTER "    certificate-authority: ca.crt\n" USER
+                                   "    tokenFile: token\n    token: not-this\n");
     assert_int_equal(take(fixture, now_ms), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
     assert_string_equal(fixture->auth.ca, "CA 1");
@@ -169,13 +178,8 @@ FIXTURE_TEST(paths_are_relative_to_the_file_and_files_are_read_again)
 
 FIXTURE_TEST(a_refused_token_is_read_again_at_once)
 {
-    char path[128];
-
     (void)put(fixture, "token", "first");
-    (void)snprintf(path, sizeof path, "%s",
-                   put(fixture, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
-    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
-    const int64_t now_ms = fixture->config->token.read_ms;
+    const int64_t now_ms = load(fixture, HEAD CLUSTER USER "    tokenFile: token\n");
     assert_int_equal(take(fixture, now_ms), 0);
     (void)put(fixture, "token", "second");
     assert_true(kube_auth_refuse(fixture->config, now_ms));
@@ -185,13 +189,8 @@ FIXTURE_TEST(a_refused_token_is_read_again_at_once)
 
 FIXTURE_TEST(a_file_that_is_being_replaced_leaves_the_old_one_in_use)
 {
-    char path[128];
-
     (void)put(fixture, "token", "first");
-    (void)snprintf(path, sizeof path, "%s",
-                   put(fixture, "config", HEAD CLUSTER USER "    tokenFile: token\n"));
-    assert_int_equal(kube_config_load(path, NULL, &fixture->config, &fixture->err), 0);
-    const int64_t now_ms = fixture->config->token.read_ms;
+    const int64_t now_ms = load(fixture, HEAD CLUSTER USER "    tokenFile: token\n");
     (void)put(fixture, "token", "");
     assert_int_equal(take(fixture, now_ms + 100000), 0);
     assert_string_equal(fixture->auth.header, "Authorization: Bearer first");
@@ -293,9 +292,7 @@ FIXTURE_TEST(a_pod_finds_its_cluster)
     (void)put(fixture, "token", "tok\n");
     (void)put(fixture, "ca.crt", "CA");
     (void)put(fixture, "namespace", "milligpu\n");
-    assert_int_equal(
-        kube_config_in_cluster(fixture->folder, "10.0.0.1", "443", &fixture->config, &fixture->err),
-        0);
+    assert_int_equal(in_cluster(fixture, "10.0.0.1", "443"), 0);
     assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:443");
     assert_string_equal(kube_config_namespace(fixture->config), "milligpu");
     assert_int_equal(take(fixture, fixture->config->token.read_ms), 0);
@@ -307,19 +304,15 @@ FIXTURE_TEST(an_ipv6_address_gets_its_brackets)
 {
     (void)put(fixture, "token", "tok");
     (void)put(fixture, "ca.crt", "CA");
-    assert_int_equal(
-        kube_config_in_cluster(fixture->folder, "fd00::1", "443", &fixture->config, &fixture->err),
-        0);
+    assert_int_equal(in_cluster(fixture, "fd00::1", "443"), 0);
     assert_string_equal(kube_config_server(fixture->config), "https://[fd00::1]:443");
     assert_string_equal(kube_config_namespace(fixture->config), "");
 }
 
 FIXTURE_TEST(outside_of_a_cluster_it_says_so)
 {
-    assert_true(
-        kube_config_in_cluster(fixture->folder, NULL, "443", &fixture->config, &fixture->err) < 0);
+    assert_true(in_cluster(fixture, NULL, "443") < 0);
     assert_non_null(strstr(fixture->err.text, "name a kubeconfig"));
-    assert_true(kube_config_in_cluster(fixture->folder, "h", "1", &fixture->config, &fixture->err) <
-                0);
+    assert_true(in_cluster(fixture, "h", "1") < 0);
     assert_non_null(strstr(fixture->err.text, "No such file"));
 }

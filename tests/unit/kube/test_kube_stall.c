@@ -18,8 +18,7 @@ enum {
 };
 
 struct fixture {
-    struct client client;
-    struct h2_server server;
+    struct h2_pair pair;
     bool watched;          /* the first request is a watch; its answer begins but never ends */
     unsigned silent_after; /* requests; 0: it answers them all */
     atomic_uint requests;
@@ -42,35 +41,27 @@ static void answer(struct fixture *fixture, gnutls_session_t session, unsigned s
     h2_send(session, &frames);
 }
 
+static bool take(void *user, gnutls_session_t session, const struct h2_head *head)
+{
+    if (head->type == FRAME_HEADERS)
+        answer(user, session, head->stream);
+    return true;
+}
+
 static void converse(void *user, gnutls_session_t session)
 {
-    unsigned char head[FRAME_HEAD_BYTES];
-    unsigned char rest[1024];
-
-    if (!h2_take(session, rest, PREFACE_BYTES))
-        return;
-    h2_give(session, FRAME_SETTINGS, 0, 0, TEXT(""));
-    while (h2_take(session, head, sizeof head)) {
-        const size_t bytes = (size_t)head[1] << 8 | head[2];
-        assert_true(bytes <= sizeof rest);
-        if (bytes > 0 && !h2_take(session, rest, bytes))
-            return;
-        if (head[3] == FRAME_SETTINGS && head[4] != FLAG_ACK)
-            h2_give(session, FRAME_SETTINGS, FLAG_ACK, 0, TEXT(""));
-        if (head[3] == FRAME_HEADERS)
-            answer(user, session, head[8]);
-    }
+    h2_take_frames(session, TEXT(""), user, take);
 }
 
 static int set_up(void **state)
 {
     struct fixture *fixture = xcalloc(1, sizeof *fixture);
 
-    client_init(&fixture->client);
-    fixture->server.converse = converse;
-    fixture->server.user = fixture;
-    h2_start(&fixture->server, &fixture->client);
-    client_connect(&fixture->client, fixture->server.port);
+    client_init(&fixture->pair.client);
+    fixture->pair.server.converse = converse;
+    fixture->pair.server.user = fixture;
+    h2_start(&fixture->pair.server, &fixture->pair.client);
+    client_connect(&fixture->pair.client, fixture->pair.server.port);
     *state = fixture;
     return 0;
 }
@@ -79,9 +70,7 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
 
-    client_close(&fixture->client);
-    h2_stop(&fixture->server);
-    client_remove(&fixture->client);
+    h2_pair_done(&fixture->pair);
     xfree(fixture);
     return 0;
 }
@@ -92,32 +81,32 @@ static int tear_down(void **state)
 
 FIXTURE_TEST(the_end_of_an_answer_is_seen_though_nothing_follows)
 {
-    client_get(&fixture->client, 1, "/api/v1/pods?limit=500", TIMEOUT_MS);
-    client_until(&fixture->client, 1);
-    assert_int_equal(fixture->client.done, 1);
-    assert_int_equal(fixture->client.text.len, DATA_BYTES); /* nothing of another answer */
+    client_get(&fixture->pair.client, 1, "/api/v1/pods?limit=500", TIMEOUT_MS);
+    client_until(&fixture->pair.client, 1);
+    assert_int_equal(fixture->pair.client.done, 1);
+    assert_int_equal(fixture->pair.client.text.len, DATA_BYTES); /* nothing of another answer */
 }
 
 FIXTURE_TEST(and_beside_a_watch_in_which_nothing_happens)
 {
     fixture->watched = true;
-    client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", TIMEOUT_MS);
-    while (fixture->client.status == 0)
-        client_poll(&fixture->client, 10);
+    client_get(&fixture->pair.client, 1, "/api/v1/nodes?watch=1", TIMEOUT_MS);
+    while (fixture->pair.client.status == 0)
+        client_poll(&fixture->pair.client, 10);
     for (uint64_t id = 2; id <= 5; id++) {
-        client_get(&fixture->client, id, "/api/v1/pods?limit=500", TIMEOUT_MS);
-        client_until(&fixture->client, (unsigned)id - 1);
+        client_get(&fixture->pair.client, id, "/api/v1/pods?limit=500", TIMEOUT_MS);
+        client_until(&fixture->pair.client, (unsigned)id - 1);
     }
-    assert_int_equal(fixture->client.done, 4);
-    assert_int_equal(fixture->client.text.len, 4 * DATA_BYTES);
+    assert_int_equal(fixture->pair.client.done, 4);
+    assert_int_equal(fixture->pair.client.text.len, 4 * DATA_BYTES);
 }
 
 FIXTURE_TEST(a_watch_in_which_nothing_happens_is_let_alone)
 {
     fixture->watched = true;
-    client_get(&fixture->client, 1, "/api/v1/nodes?watch=1", 600);
-    client_until(&fixture->client, 1);
-    assert_int_equal(fixture->client.failed, 1); /* it timed out */
+    client_get(&fixture->pair.client, 1, "/api/v1/nodes?watch=1", 600);
+    client_until(&fixture->pair.client, 1);
+    assert_int_equal(fixture->pair.client.failed, 1); /* it timed out */
     assert_int_equal(atomic_load(&fixture->requests), 1);
 }
 
@@ -125,9 +114,9 @@ FIXTURE_TEST(a_watch_in_which_nothing_happens_is_let_alone)
 FIXTURE_TEST(a_server_that_says_no_more_is_asked_once)
 {
     fixture->silent_after = 1;
-    client_get(&fixture->client, 1, "/api/v1/pods?limit=500", 1000);
-    client_until(&fixture->client, 1);
-    assert_int_equal(fixture->client.failed, 1);
-    assert_int_equal(fixture->client.unsent, 0);
+    client_get(&fixture->pair.client, 1, "/api/v1/pods?limit=500", 1000);
+    client_until(&fixture->pair.client, 1);
+    assert_int_equal(fixture->pair.client.failed, 1);
+    assert_int_equal(fixture->pair.client.unsent, 0);
     assert_int_equal(atomic_load(&fixture->requests), 2);
 }

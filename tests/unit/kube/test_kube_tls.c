@@ -142,131 +142,124 @@ static int get(struct fixture *fixture)
     return kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err);
 }
 
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+
+    serve(&fixture, NULL);
+    *state = &fixture;
+    return 0;
+}
+
+static int set_up_for_certificates(void **state)
+{
+    static struct fixture fixture;
+
+    serve(&fixture, "ca.crt");
+    *state = &fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    finish(*state);
+    return 0;
+}
+
+#define SERVER_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
+/* The server demands a client's certificate of its CA. */
+#define CLIENT_TEST(name)                                                                          \
+    TEST_WITH(name, struct fixture *fixture, set_up_for_certificates, tear_down)
+
 /* ---- the server's certificate ---- */
 
-TEST(the_clusters_ca_is_believed)
+SERVER_TEST(server_certificate__is_verified_by_ca_and_name)
 {
-    struct fixture fixture;
+    static const struct {
+        const char *cluster;
+        int status;
+    } row[] = {
+        {"certificate-authority: ca.crt", 200},
+        {"certificate-authority: other-ca.crt", -ERR_UNAUTHORIZED},
+        {"disable-compression: true", -ERR_UNAUTHORIZED}, /* the CAs of the system */
+        {"insecure-skip-tls-verify: true", 200},
+        {"certificate-authority: ca.crt, tls-server-name: kube.test", 200},
+        {"certificate-authority: ca.crt, tls-server-name: evil.test", -ERR_UNAUTHORIZED},
+    };
 
-    serve(&fixture, NULL);
-    connect_as(&fixture, "certificate-authority: ca.crt", "token: t");
-    assert_int_equal(get(&fixture), 200);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const unsigned seen = fake_api_seen(fixture->api, "");
+        connect_as(fixture, row[i].cluster, "token: t");
+        assert_int_equal(get(fixture), row[i].status);
+        if (row[i].status < 0) {
+            assert_non_null(strstr(fixture->err.text, "certificate"));
+            assert_int_equal(fake_api_seen(fixture->api, ""), seen); /* nothing is sent */
+        }
+    }
+}
+
+SERVER_TEST(server_certificate__is_verified_by_ca_data)
+{
     CLEANUP(xfreep) char *pem = text_at("ca.crt");
     CLEANUP(xfreep) char *data = base64_encode(text_of(pem));
-    struct strbuf cluster;
+    CLEANUP(strbuf_done) struct strbuf cluster;
+
     strbuf_init(&cluster);
     strbuf_printf(&cluster, "certificate-authority-data: %s", data);
-    connect_as(&fixture, cluster.data, "token: t");
-    assert_int_equal(get(&fixture), 200);
-    strbuf_done(&cluster);
-    finish(&fixture);
+    connect_as(fixture, cluster.data, "token: t");
+    assert_int_equal(get(fixture), 200);
 }
 
-TEST(another_ca_is_not_and_nothing_is_sent)
+SERVER_TEST(server_certificate__is_verified_by_a_renewed_ca_after_a_failure)
 {
-    struct fixture fixture;
-
-    serve(&fixture, NULL);
-    connect_as(&fixture, "certificate-authority: other-ca.crt", "token: t");
-    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
-    assert_non_null(strstr(fixture.err.text, "certificate"));
-    connect_as(&fixture, "disable-compression: true", "token: t");
-    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
-    assert_int_equal(fake_api_seen(fixture.api, ""), 0);
-    finish(&fixture);
-}
-
-TEST(verification_can_be_switched_off)
-{
-    struct fixture fixture;
-
-    serve(&fixture, NULL);
-    connect_as(&fixture, "insecure-skip-tls-verify: true", "token: t");
-    assert_int_equal(get(&fixture), 200);
-    finish(&fixture);
-}
-
-TEST(the_name_that_is_verified_can_be_said)
-{
-    struct fixture fixture;
-
-    serve(&fixture, NULL);
-    connect_as(&fixture, "certificate-authority: ca.crt, tls-server-name: kube.test", "token: t");
-    assert_int_equal(get(&fixture), 200);
-    connect_as(&fixture, "certificate-authority: ca.crt, tls-server-name: evil.test", "token: t");
-    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
-    finish(&fixture);
-}
-
-TEST(a_renewed_ca_is_read_after_a_failure)
-{
-    struct fixture fixture;
-
-    serve(&fixture, NULL);
     copy_at("other-ca.crt", "used.crt");
-    connect_as(&fixture, "certificate-authority: used.crt", "token: t");
-    assert_int_equal(get(&fixture), -ERR_UNAUTHORIZED);
+    connect_as(fixture, "certificate-authority: used.crt", "token: t");
+    assert_int_equal(get(fixture), -ERR_UNAUTHORIZED);
     copy_at("ca.crt", "used.crt");
-    assert_int_equal(get(&fixture), 200);
-    finish(&fixture);
+    assert_int_equal(get(fixture), 200);
 }
 
-TEST(a_ca_that_is_none_is_an_error)
+SERVER_TEST(ca_file__without_a_certificate_is_an_error)
 {
-    struct fixture fixture;
-
-    serve(&fixture, NULL);
     write_at("used.crt", "not a certificate\n");
-    connect_as(&fixture, "certificate-authority: used.crt", "token: t");
-    assert_true(get(&fixture) < 0);
-    assert_int_equal(fake_api_seen(fixture.api, ""), 0);
-    finish(&fixture);
+    connect_as(fixture, "certificate-authority: used.crt", "token: t");
+    assert_true(get(fixture) < 0);
+    assert_int_equal(fake_api_seen(fixture->api, ""), 0);
 }
 
 /* ---- ours ---- */
 
-TEST(a_client_certificate_opens_the_door)
+CLIENT_TEST(client_certificate__is_demanded_by_the_server)
 {
-    struct fixture fixture;
-
-    serve(&fixture, "ca.crt");
-    connect_as(&fixture, "certificate-authority: ca.crt",
+    connect_as(fixture, "certificate-authority: ca.crt",
                "client-certificate: client.crt, client-key: client.key");
-    assert_int_equal(get(&fixture), 200);
-    connect_as(&fixture, "certificate-authority: ca.crt", "token: t");
-    assert_int_not_equal(get(&fixture), 200);
-    connect_as(&fixture, "certificate-authority: ca.crt",
+    assert_int_equal(get(fixture), 200);
+    connect_as(fixture, "certificate-authority: ca.crt", "token: t");
+    assert_int_not_equal(get(fixture), 200);
+    connect_as(fixture, "certificate-authority: ca.crt",
                "client-certificate: stranger.crt, client-key: stranger.key");
-    assert_int_not_equal(get(&fixture), 200);
-    finish(&fixture);
+    assert_int_not_equal(get(fixture), 200);
 }
 
-TEST(a_renewed_client_certificate_gets_a_new_connection)
+CLIENT_TEST(client_certificate__renewed_gets_a_new_connection)
 {
-    struct fixture fixture;
-
-    serve(&fixture, "ca.crt");
     copy_at("stranger.crt", "mine.crt");
     copy_at("stranger.key", "mine.key");
-    connect_as(&fixture, "certificate-authority: ca.crt",
+    connect_as(fixture, "certificate-authority: ca.crt",
                "client-certificate: mine.crt, client-key: mine.key");
-    assert_int_equal(get(&fixture), 401);
+    assert_int_equal(get(fixture), 401);
     copy_at("client.crt", "mine.crt");
     copy_at("client.key", "mine.key");
-    assert_int_equal(get(&fixture), 200);
-    finish(&fixture);
+    assert_int_equal(get(fixture), 200);
 }
 
-TEST(a_key_of_another_certificate_is_an_error)
+CLIENT_TEST(client_certificate__with_the_key_of_another_is_an_error)
 {
-    struct fixture fixture;
-
-    serve(&fixture, "ca.crt");
-    connect_as(&fixture, "certificate-authority: ca.crt",
+    connect_as(fixture, "certificate-authority: ca.crt",
                "client-certificate: client.crt, client-key: server.key");
-    assert_true(get(&fixture) < 0);
-    assert_int_equal(fake_api_seen(fixture.api, ""), 0);
-    finish(&fixture);
+    assert_true(get(fixture) < 0);
+    assert_int_equal(fake_api_seen(fixture->api, ""), 0);
 }
 
 TEST_GROUP(make_all, remove_all)

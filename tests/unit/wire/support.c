@@ -2,6 +2,8 @@
 
 #include "milligpu/base/alloc.h"
 
+#include "support/quotes.h"
+
 const struct wire_rules rules = {.resource = "nvidia.com/vgpu", .whole_resource = "nvidia.com/gpu"};
 
 int bench_setup(void **state)
@@ -32,6 +34,39 @@ struct text exact(struct fixture *fixture, struct text bytes)
         memcpy(at, bytes.at, bytes.len);
     fixture->input[fixture->inputs++] = at;
     return (struct text){at, bytes.len};
+}
+
+struct text exact_json(struct fixture *fixture, const char *json)
+{
+    CLEANUP(xfreep) char *bytes = with_quotes(json);
+
+    return exact(fixture, text_of(bytes));
+}
+
+void assert_json(const char *is, const char *json)
+{
+    CLEANUP(xfreep) char *should = with_quotes(json);
+
+    assert_string_equal(is, should);
+}
+
+static bool has(const char *is, const char *part)
+{
+    CLEANUP(xfreep) char *sought = with_quotes(part);
+
+    return strstr(is, sought) != NULL;
+}
+
+void assert_has(const char *is, const char *part)
+{
+    if (!has(is, part))
+        fail_msg("no \"%s\" in \"%s\"", part, is);
+}
+
+void assert_lacks(const char *is, const char *part)
+{
+    if (has(is, part))
+        fail_msg("\"%s\" in \"%s\"", part, is);
 }
 
 struct text read_file(struct fixture *fixture, const char *path)

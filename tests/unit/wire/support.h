@@ -34,6 +34,20 @@ int bench_teardown(void **state);
 /* A heap copy of exactly these bytes, kept until the test ends, so that ASan catches overreads. */
 struct text exact(struct fixture *fixture, struct text bytes);
 
+/* The same of JSON that has ' for ". */
+struct text exact_json(struct fixture *fixture, const char *json);
+
+/* A row of a table: what is decoded, and what the error says of it. */
+struct wire_case {
+    const char *bytes;
+    const char *says;
+};
+
+/* JSON, or a part of it, has ' for ". */
+void assert_json(const char *is, const char *json);
+void assert_has(const char *is, const char *part);
+void assert_lacks(const char *is, const char *part);
+
 #define assert_says(fixture, part)                                                                 \
     do {                                                                                           \
         if (strstr((fixture)->err.text, (part)) == NULL)                                           \

@@ -40,10 +40,7 @@ WIRE_TEST(every_kind_of_value_is_skipped_with_any_space_around_it)
 
 WIRE_TEST(what_is_no_json_is_refused_and_the_place_is_named)
 {
-    static const struct {
-        const char *bytes;
-        const char *says;
-    } bad[] = {
+    static const struct wire_case bad[] = {
         {"", "expected a value, found the end"},
         {"   ", "found the end at byte 3"},
         {"x", "found 'x' at byte 0"},
@@ -293,10 +290,7 @@ WIRE_TEST(whole_numbers_are_exact)
 
 WIRE_TEST(numbers_that_are_not_whole_or_too_large_are_refused)
 {
-    static const struct {
-        const char *bytes;
-        const char *says;
-    } bad[] = {
+    static const struct wire_case bad[] = {
         {"0.5", "body: is 0.5, but must be a whole number"},
         {"1e-1", "whole number"},
         {"1e-999999999999999999", "whole number"},

@@ -5,12 +5,15 @@
 #include "support.h"
 
 static const char golden[] =
-    "{\"v\":1,\"node\":\"n1\",\"number\":17,\"seconds\":300,\"pods\":["
-    "{\"uid\":\"u-1\",\"containers\":["
-    "{\"name\":\"main\",\"gpus\":[{\"gpu\":\"GPU-a\",\"milli\":120,\"mib\":4000,\"peakMib\":4915},"
-    "{\"gpu\":\"GPU-b\"},{\"gpu\":\"GPU-c\",\"milli\":538,\"scaled\":true}],\"over\":\"seen\"},"
-    "{\"name\":\"side\",\"gpus\":[]}]},"
-    "{\"uid\":\"u-2\",\"containers\":[]}]}";
+    "{'v':1,'node':'n1','number':17,'seconds':300,'pods':[{'uid':'u-1','containers':[{"
+    "'name':'main','gpus':[{'gpu':'GPU-a','milli':120,'mib':4000,'peakMib':4915},{'gpu':'GPU-b'},{"
+    "'gpu':'GPU-c','milli':538,'scaled':true}],'over':'seen'},{'name':'side','gpus':[]}]},{"
+    "'uid':'u-2','containers':[]}]}";
+
+static int decode(struct fixture *fixture, const char *json, struct usage_report *out)
+{
+    return usage_report_decode(exact_json(fixture, json), &fixture->arena, out, &fixture->err);
+}
 
 WIRE_TEST(a_report_has_these_bytes)
 {
@@ -25,16 +28,14 @@ WIRE_TEST(a_report_has_these_bytes)
     const struct usage_report report = {TEXT("n1"), 17, 300, 2, pod};
 
     usage_report_encode(&fixture->out, &report);
-    assert_string_equal(fixture->out.data, golden);
+    assert_json(fixture->out.data, golden);
 }
 
 WIRE_TEST(what_was_written_is_read)
 {
     struct usage_report report;
 
-    assert_int_equal(usage_report_decode(exact(fixture, text_of(golden)), &fixture->arena, &report,
-                                         &fixture->err),
-                     0);
+    assert_int_equal(decode(fixture, golden, &report), 0);
     assert_true(text_is(report.node, "n1"));
     assert_int_equal(report.number, 17);
     assert_int_equal(report.seconds, 300);
@@ -49,20 +50,18 @@ WIRE_TEST(what_was_written_is_read)
     assert_false(main->gpu[1].is_scaled);
     assert_true(main->gpu[2].is_scaled);
     usage_report_encode(&fixture->out, &report);
-    assert_string_equal(fixture->out.data, golden);
+    assert_json(fixture->out.data, golden);
 }
 
 WIRE_TEST(unknown_members_are_passed_over)
 {
     struct usage_report report;
     static const char body[] =
-        "{\"v\":1,\"node\":\"n\",\"later\":[1],\"number\":9223372036854775807,\"seconds\":1,"
-        "\"pods\":[{\"uid\":\"u\",\"x\":null,\"containers\":[{\"name\":\"c\",\"gpus\":"
-        "[{\"gpu\":\"g\",\"milli\":null,\"y\":{}}],\"over\":null}]}]}";
+        "{'v':1,'node':'n','later':[1],'number':9223372036854775807,'seconds':1,'pods':[{'uid':'u',"
+        "'x':null,'containers':[{'name':'c','gpus':[{'gpu':'g','milli':null,'y':{}}],"
+        "'over':null}]}]}";
 
-    assert_int_equal(
-        usage_report_decode(exact(fixture, text_of(body)), &fixture->arena, &report, &fixture->err),
-        0);
+    assert_int_equal(decode(fixture, body, &report), 0);
     assert_int_equal(report.pod[0].container[0].gpu[0].milli, USAGE_UNKNOWN);
     assert_int_equal(report.pod[0].container[0].over, USAGE_OVER_NOT);
 }
@@ -72,75 +71,69 @@ static bool is_scaled(struct fixture *fixture, const char *members)
     struct usage_report report;
     char body[256];
 
-    (void)snprintf(body, sizeof body,
-                   "{\"v\":1,\"node\":\"n\",\"number\":1,\"seconds\":1,\"pods\":[{\"uid\":\"u\","
-                   "\"containers\":[{\"name\":\"c\",\"gpus\":[{\"gpu\":\"g\"%s}]}]}]}",
-                   members);
-    assert_int_equal(
-        usage_report_decode(exact(fixture, text_of(body)), &fixture->arena, &report, &fixture->err),
-        0);
+    (void)snprintf(
+        body, sizeof body,
+        "{'v':1,'node':'n','number':1,'seconds':1,'pods':[{'uid':'u','containers':[{'name':'c',"
+        "'gpus':[{'gpu':'g'%s}]}]}]}",
+        members);
+    assert_int_equal(decode(fixture, body, &report), 0);
     return report.pod[0].container[0].gpu[0].is_scaled;
 }
 
 WIRE_TEST(an_amount_is_scaled_if_it_is_there_and_the_report_says_so)
 {
-    assert_true(is_scaled(fixture, ",\"milli\":0,\"scaled\":true"));
-    assert_true(is_scaled(fixture, ",\"scaled\":true,\"milli\":7")); /* in any order */
-    assert_false(is_scaled(fixture, ",\"milli\":7,\"scaled\":false"));
-    assert_false(is_scaled(fixture, ",\"milli\":7,\"scaled\":null"));
-    assert_false(is_scaled(fixture, ",\"milli\":7"));
-    assert_false(is_scaled(fixture, ",\"scaled\":true"));
-    assert_false(is_scaled(fixture, ",\"mib\":7,\"scaled\":true"));
+    assert_true(is_scaled(fixture, ",'milli':0,'scaled':true"));
+    assert_true(is_scaled(fixture, ",'scaled':true,'milli':7")); /* in any order */
+    assert_false(is_scaled(fixture, ",'milli':7,'scaled':false"));
+    assert_false(is_scaled(fixture, ",'milli':7,'scaled':null"));
+    assert_false(is_scaled(fixture, ",'milli':7"));
+    assert_false(is_scaled(fixture, ",'scaled':true"));
+    assert_false(is_scaled(fixture, ",'mib':7,'scaled':true"));
 }
 
-#define HEAD "{\"v\":1,\"node\":\"n\",\"number\":1,\"seconds\":1"
-#define POD  HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[{\"name\":\"c\",\"gpus\":["
+#define HEAD "{'v':1,'node':'n','number':1,'seconds':1"
+#define POD  HEAD ",'pods':[{'uid':'u','containers':[{'name':'c','gpus':["
 #define TAIL "]}]}]}"
 
 WIRE_TEST(what_is_wrong_is_named)
 {
-    static const struct {
-        const char *body;
-        const char *says;
-    } cases[] = {
+    static const struct wire_case cases[] = {
         {"", "report"},
         {"[]", "report"},
         {"{}", "report: has no \"v\""},
-        {"{\"v\":2}", "report.v: is 2, and this milligpud knows 1 only"},
-        {"{\"v\":1}", "report: has no \"node\""},
-        {"{\"v\":1,\"node\":\"\"}", "report.node: must not be empty"},
-        {"{\"v\":1,\"node\":\"n\"}", "report: has no \"number\""},
-        {"{\"v\":1,\"node\":\"n\",\"number\":0}", "report.number: is 0, but must be 1 to"},
-        {"{\"v\":1,\"node\":\"n\",\"number\":\"1\"}", "report.number: "},
-        {"{\"v\":1,\"node\":\"n\",\"number\":1,\"seconds\":86401}", "report.seconds: is 86401"},
-        {HEAD ",\"pods\":{}}", "report.pods: "},
-        {HEAD ",\"pods\":[{}]}", "report.pods[0]: has no \"uid\""},
-        {HEAD ",\"pods\":[{\"uid\":\"u\"},{\"uid\":\"u\"}]}", "names \"u\" twice"},
+        {"{'v':2}", "report.v: is 2, and this milligpud knows 1 only"},
+        {"{'v':1}", "report: has no \"node\""},
+        {"{'v':1,'node':''}", "report.node: must not be empty"},
+        {"{'v':1,'node':'n'}", "report: has no \"number\""},
+        {"{'v':1,'node':'n','number':0}", "report.number: is 0, but must be 1 to"},
+        {"{'v':1,'node':'n','number':'1'}", "report.number: "},
+        {"{'v':1,'node':'n','number':1,'seconds':86401}", "report.seconds: is 86401"},
+        {HEAD ",'pods':{}}", "report.pods: "},
+        {HEAD ",'pods':[{}]}", "report.pods[0]: has no \"uid\""},
+        {HEAD ",'pods':[{'uid':'u'},{'uid':'u'}]}", "names \"u\" twice"},
         {HEAD "} ", ""},
         {HEAD "}x", "report"},
         {POD "{}" TAIL, "report.pods[0].containers[0].gpus[0]: has no \"gpu\""},
-        {POD "{\"gpu\":\"g\",\"milli\":1001}" TAIL,
-         "gpus[0].milli: is 1001, but must be 0 to 1000"},
-        {POD "{\"gpu\":\"g\",\"milli\":-1}" TAIL, "gpus[0].milli: is -1"},
-        {POD "{\"gpu\":\"g\",\"mib\":1.5}" TAIL, "gpus[0].mib: "},
-        {POD "{\"gpu\":\"g\",\"peakMib\":2147483648}" TAIL, "gpus[0].peakMib: is 2147483648"},
-        {POD "{\"gpu\":\"g\",\"milli\":1,\"scaled\":1}" TAIL, "gpus[0].scaled: "},
-        {POD "{\"gpu\":\"g\",\"milli\":1,\"scaled\":\"true\"}" TAIL, "gpus[0].scaled: "},
-        {POD "{\"gpu\":\"g\"},{\"gpu\":\"g\"}" TAIL, "names \"g\" twice, the second time at [1]"},
-        {HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[{\"name\":\"c\",\"over\":\"yes\"}]}]}",
+        {POD "{'gpu':'g','milli':1001}" TAIL, "gpus[0].milli: is 1001, but must be 0 to 1000"},
+        {POD "{'gpu':'g','milli':-1}" TAIL, "gpus[0].milli: is -1"},
+        {POD "{'gpu':'g','mib':1.5}" TAIL, "gpus[0].mib: "},
+        {POD "{'gpu':'g','peakMib':2147483648}" TAIL, "gpus[0].peakMib: is 2147483648"},
+        {POD "{'gpu':'g','milli':1,'scaled':1}" TAIL, "gpus[0].scaled: "},
+        {POD "{'gpu':'g','milli':1,'scaled':'true'}" TAIL, "gpus[0].scaled: "},
+        {POD "{'gpu':'g'},{'gpu':'g'}" TAIL, "names \"g\" twice, the second time at [1]"},
+        {HEAD ",'pods':[{'uid':'u','containers':[{'name':'c','over':'yes'}]}]}",
          "containers[0].over: must be \"seen\" or \"killed\""},
-        {HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[{\"name\":\"c\"},{\"name\":\"c\"}]}]}",
+        {HEAD ",'pods':[{'uid':'u','containers':[{'name':'c'},{'name':'c'}]}]}",
          "names \"c\" twice"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct usage_report report;
-        const int rc = usage_report_decode(exact(fixture, text_of(cases[i].body)), &fixture->arena,
-                                           &report, &fixture->err);
+        const int rc = decode(fixture, cases[i].bytes, &report);
         if (cases[i].says[0] == '\0')
             assert_int_equal(rc, 0);
         else if (rc == 0 || strstr(fixture->err.text, cases[i].says) == NULL)
-            fail_msg("%s: \"%s\" lacks \"%s\"", cases[i].body, rc == 0 ? "" : fixture->err.text,
+            fail_msg("%s: \"%s\" lacks \"%s\"", cases[i].bytes, rc == 0 ? "" : fixture->err.text,
                      cases[i].says);
     }
 }
@@ -154,22 +147,21 @@ static int decode_many(struct fixture *fixture, const char *before, const char *
     strbuf_reset(&fixture->out);
     strbuf_str(&fixture->out, before);
     for (uint32_t i = 0; i < count; i++)
-        strbuf_printf(&fixture->out, "%s{\"%s\":\"x%u\"}", i > 0 ? "," : "", each, i);
+        strbuf_printf(&fixture->out, "%s{'%s':'x%u'}", i > 0 ? "," : "", each, i);
     strbuf_str(&fixture->out, strcmp(each, "uid") == 0    ? "]}"
                               : strcmp(each, "name") == 0 ? "]}]}"
                                                           : TAIL);
-    return usage_report_decode((struct text){fixture->out.data, fixture->out.len}, &fixture->arena,
-                               &report, &fixture->err);
+    return decode(fixture, fixture->out.data, &report);
 }
 
 WIRE_TEST(every_list_has_a_bound)
 {
-    static const char containers[] = HEAD ",\"pods\":[{\"uid\":\"u\",\"containers\":[";
+    static const char containers[] = HEAD ",'pods':[{'uid':'u','containers':[";
 
-    assert_int_equal(decode_many(fixture, HEAD ",\"pods\":[", "uid", USAGE_PODS_MAX), 0);
-    assert_int_equal(decode_many(fixture, HEAD ",\"pods\":[", "uid", USAGE_PODS_MAX + 1),
+    assert_int_equal(decode_many(fixture, HEAD ",'pods':[", "uid", USAGE_PODS_MAX), 0);
+    assert_int_equal(decode_many(fixture, HEAD ",'pods':[", "uid", USAGE_PODS_MAX + 1),
                      -ERR_TOO_LARGE);
-    assert_non_null(strstr(fixture->err.text, "report.pods[256]: is one more than the 256"));
+    assert_has(fixture->err.text, "report.pods[256]: is one more than the 256");
     assert_int_equal(decode_many(fixture, containers, "name", CONTAINERS_MAX), 0);
     assert_int_equal(decode_many(fixture, containers, "name", CONTAINERS_MAX + 1), -ERR_TOO_LARGE);
     assert_int_equal(decode_many(fixture, POD, "gpu", GPUS_PER_NODE_MAX), 0);

@@ -31,13 +31,13 @@ CORE_TEST(a_node_is_written_with_its_gpus)
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_non_null(strstr(json, "\"capacityMilli\":2000,\"usedMilli\":0,\"reservedMilli\":300,"
-                                 "\"freeMilli\":1700,\"largestFreeMilli\":1000"));
-    assert_non_null(strstr(json, "\"id\":\"n1/gpu-0\",\"index\":0"));
-    assert_null(strstr(json, "holders"));
+    assert_has(json, "'capacityMilli':2000,'usedMilli':0,'reservedMilli':300,'freeMilli':1700,"
+                     "'largestFreeMilli':1000");
+    assert_has(json, "'id':'n1/gpu-0','index':0");
+    assert_lacks(json, "holders");
     CLEANUP(freep) char *whole = node_json(node_of(core, "n1"), true);
-    assert_non_null(strstr(whole, "\"state\":\"reserved\",\"milli\":300"));
-    assert_non_null(strstr(whole, "\"holders\":[]")); /* the other GPU */
+    assert_has(whole, "'state':'reserved','milli':300");
+    assert_has(whole, "'holders':[]"); /* the other GPU */
 }
 
 CORE_TEST(what_is_left_on_a_closed_gpu_is_not_free)
@@ -55,9 +55,8 @@ CORE_TEST(what_is_left_on_a_closed_gpu_is_not_free)
     assert_int_equal(admin_gpu_free(node, &node->gpu[1]), 0);
     assert_int_equal(admin_gpu_free(node, &node->gpu[2]), 500);
     CLEANUP(freep) char *json = node_json(node, false);
-    assert_non_null(strstr(
-        json, "\"cordoned\":false,\"agent\":false,\"vouch\":\"none\",\"capacityMilli\":2500"));
-    assert_non_null(strstr(json, "\"freeMilli\":500,\"largestFreeMilli\":500"));
+    assert_has(json, "'cordoned':false,'agent':false,'vouch':'none','capacityMilli':2500");
+    assert_has(json, "'freeMilli':500,'largestFreeMilli':500");
 }
 
 CORE_TEST(what_a_node_tells_of_its_topology_is_shown)
@@ -71,11 +70,10 @@ CORE_TEST(what_a_node_tells_of_its_topology_is_shown)
 
     assert_int_equal(core_node(core, "n1", gpus, 4), VERDICT_OK);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_non_null(
-        strstr(json, "\"cordoned\":false,\"numa\":0,\"nvlink\":[\"GPU-b\",\"GPU-c\"]}"));
-    assert_non_null(strstr(json, "\"cordoned\":false,\"numa\":2,\"nvlink\":[\"GPU-a\"]}"));
-    assert_non_null(strstr(json, "\"cordoned\":false,\"nvlink\":[\"GPU-a\"]}"));
-    assert_non_null(strstr(json, "\"cordoned\":false}]"));
+    assert_has(json, "'cordoned':false,'numa':0,'nvlink':['GPU-b','GPU-c']}");
+    assert_has(json, "'cordoned':false,'numa':2,'nvlink':['GPU-a']}");
+    assert_has(json, "'cordoned':false,'nvlink':['GPU-a']}");
+    assert_has(json, "'cordoned':false}]");
 }
 
 CORE_TEST(a_cordon_is_shown_beside_a_stronger_reason)
@@ -87,8 +85,8 @@ CORE_TEST(a_cordon_is_shown_beside_a_stronger_reason)
 
     assert_int_equal(core_node(core, "n1", gpus, 2), VERDICT_OK);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_non_null(strstr(json, "\"state\":\"unhealthy\",\"cordoned\":true"));
-    assert_non_null(strstr(json, "\"state\":\"unhealthy\",\"cordoned\":false"));
+    assert_has(json, "'state':'unhealthy','cordoned':true");
+    assert_has(json, "'state':'unhealthy','cordoned':false");
 }
 
 CORE_TEST(a_gpu_that_is_absent_counts_with_what_it_carries_only)
@@ -119,10 +117,11 @@ CORE_TEST(a_closed_node_says_why)
     const struct node *node = node_of(core, "n1");
     assert_string_equal(admin_node_state(node), "mixed");
     CLEANUP(freep) char *json = node_json(node, false);
-    assert_non_null(strstr(json, "\"state\":\"mixed\",\"stateText\":\"a pod with whole GPUs"));
-    assert_non_null(strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0,\"fragmentMilli\":0,"
-                                 "\"totalMilli\":2000,\"beyondMilli\":0,"
-                                 "\"heldMilli\":1000,\"closedMilli\":1000,\"heldGpus\":1"));
+    assert_has(json, "'state':'mixed','stateText':'a pod with whole GPUs");
+    assert_has(
+        json,
+        "'freeMilli':0,'largestFreeMilli':0,'fragmentMilli':0,'totalMilli':2000,'beyondMilli':0,"
+        "'heldMilli':1000,'closedMilli':1000,'heldGpus':1");
 }
 
 CORE_TEST(a_gpu_that_is_held_whole_says_by_whom)
@@ -134,12 +133,12 @@ CORE_TEST(a_gpu_that_is_held_whole_says_by_whom)
         {.id = "GPU-d", .index = 3, .mib = 10, .held = "env:x"},
     };
     static const char *const said[] = {
-        "\"state\":\"held\",\"cordoned\":false,\"heldBy\":\"default/pod-w\"",
-        "\"heldBy\":\"pod:nobody\",\"healthText\":\"XID 79\"",
-        "\"heldBy\":\"process\"",
-        "\"state\":\"ok\",\"cordoned\":false,\"heldBy\":\"env:x\"",
-        "\"freeMilli\":1000,\"largestFreeMilli\":1000",
-        "\"heldMilli\":3000,\"closedMilli\":0,\"heldGpus\":1,\"unnamedGpus\":0"};
+        "'state':'held','cordoned':false,'heldBy':'default/pod-w'",
+        "'heldBy':'pod:nobody','healthText':'XID 79'",
+        "'heldBy':'process'",
+        "'state':'ok','cordoned':false,'heldBy':'env:x'",
+        "'freeMilli':1000,'largestFreeMilli':1000",
+        "'heldMilli':3000,'closedMilli':0,'heldGpus':1,'unnamedGpus':0"};
     struct pod *whole = core_pod(core, "w", "n1");
 
     assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
@@ -149,8 +148,7 @@ CORE_TEST(a_gpu_that_is_held_whole_says_by_whom)
     assert_string_equal(admin_node_state(node_of(core, "n1")), "ok");
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
     for (size_t i = 0; i < ARRAY_LEN(said); i++)
-        if (strstr(json, said[i]) == NULL)
-            fail_msg("no %s in %s", said[i], json);
+        assert_has(json, said[i]);
 }
 
 CORE_TEST(a_gpu_that_another_node_shows_too_is_ok)
@@ -183,13 +181,12 @@ CORE_TEST(a_node_that_nobody_vouches_for_says_why)
         assert_string_equal(admin_node_state(node_of(core, "n1")), word);
         assert_string_equal(admin_node_shown(node_of(core, "n1")), word);
         CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-        (void)snprintf(expected, sizeof expected, "\"state\":\"%s\",\"stateText\":\"%s\"", word,
+        (void)snprintf(expected, sizeof expected, "'state':'%s','stateText':'%s'", word,
                        vouch == VOUCH_GOOD ? "" : vouch_help(vouch));
-        assert_non_null(strstr(json, expected));
-        (void)snprintf(expected, sizeof expected, "\"vouch\":\"%s\"", vouch_name(vouch));
-        assert_non_null(strstr(json, expected));
-        assert_non_null(
-            strstr(json, vouch == VOUCH_GOOD ? "\"freeMilli\":2000," : "\"freeMilli\":0,"));
+        assert_has(json, expected);
+        (void)snprintf(expected, sizeof expected, "'vouch':'%s'", vouch_name(vouch));
+        assert_has(json, expected);
+        assert_has(json, vouch == VOUCH_GOOD ? "'freeMilli':2000," : "'freeMilli':0,");
     }
 }
 
@@ -235,17 +232,17 @@ CORE_TEST(a_node_that_kube_scheduler_may_not_use_says_why)
     assert_true(admin_node_is(node_of(core, "n1"), "tainted"));
     assert_int_equal(admin_gpu_free(node_of(core, "n1"), &node_of(core, "n1")->gpu[0]), 0);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_non_null(strstr(json, "\"state\":\"tainted\",\"stateText\":"
-                                 "\"a taint that is not tolerated: team=a:NoExecute\""));
-    assert_non_null(strstr(json, "\"freeMilli\":0,\"largestFreeMilli\":0"));
+    assert_has(json,
+               "'state':'tainted','stateText':'a taint that is not tolerated: team=a:NoExecute'");
+    assert_has(json, "'freeMilli':0,'largestFreeMilli':0");
     inventory->taints = (struct node_taints){.taints = 1, .taint = &plain};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     CLEANUP(freep) char *other = node_json(node_of(core, "n1"), false);
-    assert_non_null(strstr(other, "not tolerated: plain:NoSchedule\""));
+    assert_has(other, "not tolerated: plain:NoSchedule\"");
     inventory->taints = (struct node_taints){.unreadable = true};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     CLEANUP(freep) char *odd = node_json(node_of(core, "n1"), false);
-    assert_non_null(strstr(odd, "\"stateText\":\"its taints cannot be read\""));
+    assert_has(odd, "'stateText':'its taints cannot be read'");
     inventory = core_inventory(core, "cpu", "uid", two, 0);
     inventory->taints = (struct node_taints){.unschedulable = true};
     const struct command bare = {.kind = COMMAND_NODE, .inventory = inventory};
@@ -264,13 +261,12 @@ CORE_TEST(an_allocation_leaves_out_times_that_are_not_known)
     strbuf_init(&out);
     json_writer_init(&json, &out);
     admin_allocation(&json, allocation, node_of(core, "n1"), NULL);
-    assert_non_null(strstr(out.data, "\"state\":\"reserved\",\"origin\":\"granted\""));
-    assert_non_null(strstr(out.data, "\"reservedAt\":\""));
-    assert_null(strstr(out.data, "boundAt"));
-    assert_null(strstr(out.data, "terminatingSince"));
-    assert_non_null(
-        strstr(out.data, "\"kind\":\"app\",\"gpu\":\"n1/gpu-0\",\"index\":0,\"milli\":"));
-    assert_non_null(strstr(out.data, "\"gpu\":\"n1/gpu-1\",\"index\":1"));
+    assert_has(out.data, "'state':'reserved','origin':'granted'");
+    assert_has(out.data, "'reservedAt':'");
+    assert_lacks(out.data, "boundAt");
+    assert_lacks(out.data, "terminatingSince");
+    assert_has(out.data, "'kind':'app','gpu':'n1/gpu-0','index':0,'milli':");
+    assert_has(out.data, "'gpu':'n1/gpu-1','index':1");
 }
 
 /* What is shown of the only share, and of its GPU. */
@@ -295,19 +291,17 @@ static void shows_measured(struct core_fixture *core, struct usage_gpu *said, in
     strbuf_init(&out);
     json_writer_init(&json, &out);
     admin_allocation(&json, allocation, node, &measured);
-    if (strstr(out.data, of_share) == NULL)
-        fail_msg("no %s in %s", of_share, out.data);
+    assert_has(out.data, of_share);
     strbuf_reset(&out);
     json_writer_init(&json, &out);
     admin_node(&json, node, NULL, &measured, false);
-    if (strstr(out.data, of_gpu) == NULL)
-        fail_msg("no %s in %s", of_gpu, out.data);
+    assert_has(out.data, of_gpu);
     measured_unref(measured.measured);
 }
 
 CORE_TEST(what_was_scaled_is_marked)
 {
-    static const char at[] = "\"measuredAt\":\"2023-11-14T22:13:20.000Z\"";
+    static const char at[] = "'measuredAt':'2023-11-14T22:13:20.000Z'";
     struct usage_gpu said = {.milli = 538, .mib = 9, .peak_mib = 12, .is_scaled = true};
     char scaled[128];
     char plain[128];
@@ -315,16 +309,14 @@ CORE_TEST(what_was_scaled_is_marked)
     assert_int_equal(core_node(core, "n1", two, 1), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
-    (void)snprintf(scaled, sizeof scaled,
-                   "%s,\"measuredMilli\":538,\"scaled\":true,\"measuredMib\":9", at);
-    (void)snprintf(plain, sizeof plain, "%s,\"measuredMilli\":538,\"measuredMib\":9", at);
-    shows_measured(core, &said, 0, scaled,
-                   "\"measuredMilli\":538,\"scaled\":true,\"measuredMib\":9,");
-    shows_measured(core, &said, MEASURED_FRESH_MS + 1,
-                   "\"measuredAt\":\"2023-11-14T22:13:20.000Z\"}",
-                   "\"state\":\"ok\",\"cordoned\":false}");
+    (void)snprintf(scaled, sizeof scaled, "%s,'measuredMilli':538,'scaled':true,'measuredMib':9",
+                   at);
+    (void)snprintf(plain, sizeof plain, "%s,'measuredMilli':538,'measuredMib':9", at);
+    shows_measured(core, &said, 0, scaled, "'measuredMilli':538,'scaled':true,'measuredMib':9,");
+    shows_measured(core, &said, MEASURED_FRESH_MS + 1, "'measuredAt':'2023-11-14T22:13:20.000Z'}",
+                   "'state':'ok','cordoned':false}");
     said.is_scaled = false;
-    shows_measured(core, &said, 0, plain, "\"measuredMilli\":538,\"measuredMib\":9,");
+    shows_measured(core, &said, 0, plain, "'measuredMilli':538,'measuredMib':9,");
 }
 
 CORE_TEST(a_released_allocation_lists_gpus_that_had_a_name)
@@ -356,11 +348,11 @@ CORE_TEST(a_released_allocation_lists_gpus_that_had_a_name)
     strbuf_init(&out);
     json_writer_init(&json, &out);
     admin_released(&json, rows, 2);
-    assert_string_equal(
-        out.data, "{\"uid\":\"u\",\"namespace\":\"d\",\"name\":\"p\",\"node\":\"n\","
-                  "\"state\":\"released\",\"boundAt\":\"1970-01-01T00:00:01.000Z\","
-                  "\"releasedAt\":\"1970-01-01T00:00:02.000Z\","
-                  "\"charges\":[{\"gpu\":\"GPU-a\",\"milli\":300,\"mib\":10}],\"shares\":[]}");
+    assert_json(
+        out.data,
+        "{'uid':'u','namespace':'d','name':'p','node':'n','state':'released',"
+        "'boundAt':'1970-01-01T00:00:01.000Z','releasedAt':'1970-01-01T00:00:02.000Z','charges':[{"
+        "'gpu':'GPU-a','milli':300,'mib':10}],'shares':[]}");
 }
 
 /* GPUs that pods made up before the node showed its own: it lists more than it may show. */
@@ -370,6 +362,6 @@ CORE_TEST(a_node_may_list_more_gpus_than_it_may_show)
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     assert_true(node_of(core, "n1")->gpus > GPUS_PER_NODE_MAX);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), true);
-    assert_non_null(strstr(json, "GPU-made-up-63"));
-    assert_non_null(strstr(json, "\"fragmentMilli\":0"));
+    assert_has(json, "GPU-made-up-63");
+    assert_has(json, "'fragmentMilli':0");
 }

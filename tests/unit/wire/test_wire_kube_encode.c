@@ -78,11 +78,11 @@ WIRE_TEST(a_note_lists_shares_by_container_and_index)
                                    share(&place, "b", "GPU-zzz", 500)};
     place_pod(&place, shares, ARRAY_LEN(shares));
     note_value(&fixture->out, place.allocation, place.node);
-    assert_string_equal(
+    assert_json(
         fixture->out.data,
-        "{\"v\":1,\"containers\":{\"b\":[{\"gpu\":\"GPU-zzz\",\"index\":0,\"milli\":500,\"mib\":"
-        "8000},{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":500,\"mib\":8000}],\"a\":[{\"gpu\":"
-        "\"node-1/gpu-2\",\"index\":2,\"milli\":300,\"mib\":4800}]}}");
+        "{'v':1,'containers':{'b':[{'gpu':'GPU-zzz','index':0,'milli':500,'mib':8000},{"
+        "'gpu':'GPU-aaa','index':12,'milli':500,'mib':8000}],'a':[{'gpu':'node-1/gpu-2','index':2,"
+        "'milli':300,'mib':4800}]}}");
     place_done(&place);
 }
 
@@ -96,11 +96,9 @@ WIRE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
     shares[1].asked = 300;
     place_pod(&place, shares, ARRAY_LEN(shares));
     note_value(&fixture->out, place.allocation, place.node);
-    assert_string_equal(
-        fixture->out.data,
-        "{\"v\":1,\"containers\":{\"a\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":200,\"mib\":"
-        "3200,\"asked\":100}],\"b\":[{\"gpu\":\"GPU-aaa\",\"index\":12,\"milli\":300,\"mib\":"
-        "4800}]}}");
+    assert_json(fixture->out.data,
+                "{'v':1,'containers':{'a':[{'gpu':'GPU-aaa','index':12,'milli':200,'mib':3200,"
+                "'asked':100}],'b':[{'gpu':'GPU-aaa','index':12,'milli':300,'mib':4800}]}}");
     annotation_decode((struct text){fixture->out.data, fixture->out.len}, &fixture->arena, &pod);
     assert_int_equal(pod.annotation, NOTE_OK);
     assert_int_equal(pod.share[0].milli, 200);
@@ -146,10 +144,11 @@ WIRE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
     const char *rest = strstr(fixture->out.data, ",\"milligpu.io/visible-devices\"");
     assert_non_null(rest);
     /* The GPU that the pod still holds by index has a UUID by now. */
-    assert_string_equal(rest, ",\"milligpu.io/visible-devices\":\"GPU-zzz,1,GPU-aaa\","
-                              "\"visible-devices.milligpu.io/a\":\"1,GPU-aaa\","
-                              "\"visible-devices.milligpu.io/b\":\"GPU-aaa\","
-                              "\"visible-devices.milligpu.io/c\":\"GPU-zzz\"}");
+    assert_json(
+        rest,
+        ",'milligpu.io/visible-devices':'GPU-zzz,1,GPU-aaa','visible-devices.milligpu.io/a':'1,"
+        "GPU-aaa','visible-devices.milligpu.io/b':'GPU-aaa',"
+        "'visible-devices.milligpu.io/c':'GPU-zzz'}");
     place_done(&place);
 }
 
@@ -160,7 +159,7 @@ WIRE_TEST(a_gpu_that_the_node_does_not_show_keeps_its_name)
                                    share(&place, "b", "node-1/gpu-31", 100)};
     place_pod(&place, shares, ARRAY_LEN(shares));
     annotation_encode(&fixture->out, place.allocation, place.node);
-    assert_non_null(strstr(fixture->out.data, "visible-devices\":\"GPU-gone,31\""));
+    assert_has(fixture->out.data, "visible-devices':'GPU-gone,31'");
     place_done(&place);
 }
 
@@ -175,15 +174,14 @@ WIRE_TEST(a_binding_carries_everything_in_one_write)
     const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
     place_pod(&place, shares, ARRAY_LEN(shares));
     assert_int_equal(bind(fixture, &place, (struct binding_terms){.version = 190}), 0);
-    assert_string_equal(
+    assert_json(
         fixture->out.data,
-        "{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"web-0\","
-        "\"namespace\":\"team\",\"uid\":\"cf75\",\"resourceVersion\":\"190\",\"annotations\":{"
-        "\"milligpu.io/allocation\":\"{"
-        "\\\"v\\\":1,\\\"containers\\\":{\\\"c\\\":[{\\\"gpu\\\":\\\"GPU-aaa\\\",\\\"index\\\":12,"
-        "\\\"milli\\\":300,\\\"mib\\\":4800}]}}\",\"milligpu.io/visible-devices\":\"GPU-aaa\","
-        "\"visible-devices.milligpu.io/c\":\"GPU-aaa\"}},\"target\":{\"apiVersion\":\"v1\","
-        "\"kind\":\"Node\",\"name\":\"node-1\"}}");
+        "{'apiVersion':'v1','kind':'Binding','metadata':{'name':'web-0','namespace':'team',"
+        "'uid':'cf75','resourceVersion':'190','annotations':{'milligpu.io/allocation':'{\\'v\\':1,"
+        "\\'containers\\':{\\'c\\':[{\\'gpu\\':\\'GPU-aaa\\',\\'index\\':12,\\'milli\\':300,"
+        "\\'mib\\':4800}]}}','milligpu.io/visible-devices':'GPU-aaa',"
+        "'visible-devices.milligpu.io/c':'GPU-aaa'}},'target':{'apiVersion':'v1','kind':'Node',"
+        "'name':'node-1'}}");
     place_done(&place);
 }
 
@@ -222,25 +220,24 @@ WIRE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
     note_value(&note, place.allocation, place.node);
     char expected[100];
     (void)snprintf(expected, sizeof expected,
-                   "}\",\"milligpu.io/signature\":\"cf75 on node-1: %zu\",\"milligpu.io/visible",
+                   "}','milligpu.io/signature':'cf75 on node-1: %zu','milligpu.io/visible",
                    note.len);
-    assert_non_null(strstr(fixture->out.data, expected));
+    assert_has(fixture->out.data, expected);
     /*
      * With "container." a name of 54 letters makes 64, and others are no names either: the key of
      * the pod is for them.
      */
     const char *required = strstr(fixture->out.data, "\"required-plugins");
     assert_non_null(required);
-    assert_string_equal(
+    assert_json(
         required,
-        "\"required-plugins.noderesource.dev/pod\":\"[\\\"milligpu\\\"]\","
-        "\"required-plugins.noderesource.dev/container.c\":\"[\\\"milligpu\\\"]\","
-        "\"required-plugins.noderesource.dev/container."
-        "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabc\":\"[\\\"milligpu\\\"]\","
-        "\"required-plugins.noderesource.dev/container.log\":\"[\\\"milligpu\\\"]\","
-        "\"required-plugins.noderesource.dev/container."
-        "12345678901234567890123456789012345678901234567890123\":\"[\\\"milligpu\\\"]\"}},"
-        "\"target\":{\"apiVersion\":\"v1\",\"kind\":\"Node\",\"name\":\"node-1\"}}");
+        "'required-plugins.noderesource.dev/pod':'[\\'milligpu\\']',"
+        "'required-plugins.noderesource.dev/container.c':'[\\'milligpu\\']',"
+        "'required-plugins.noderesource.dev/container.abcdefghijabcdefghijabcdefghijabcdefghijabcde"
+        "fghijabc':'[\\'milligpu\\']','required-plugins.noderesource.dev/container.log':'["
+        "\\'milligpu\\']','required-plugins.noderesource.dev/container.1234567890123456789012345678"
+        "9012345678901234567890123':'[\\'milligpu\\']'}},'target':{'apiVersion':'v1','kind':'Node',"
+        "'name':'node-1'}}");
     /* The same again, byte for byte. */
     CLEANUP(strbuf_done) struct strbuf again;
     strbuf_init(&again);
@@ -258,13 +255,13 @@ WIRE_TEST(a_signature_and_an_agent_do_not_need_each_other)
     place_pod(&place, &one, 1);
     assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 1}),
                      0);
-    assert_non_null(strstr(fixture->out.data, "\"milligpu.io/signature\":\"cf75 on node-1: "));
-    assert_null(strstr(fixture->out.data, "required-plugins"));
+    assert_has(fixture->out.data, "'milligpu.io/signature':'cf75 on node-1: ");
+    assert_lacks(fixture->out.data, "required-plugins");
     strbuf_reset(&fixture->out);
     place.node->agent = true;
     assert_int_equal(bind(fixture, &place, (struct binding_terms){.version = 1}), 0);
-    assert_null(strstr(fixture->out.data, "signature"));
-    assert_non_null(strstr(fixture->out.data, "required-plugins.noderesource.dev/pod"));
+    assert_lacks(fixture->out.data, "signature");
+    assert_has(fixture->out.data, "required-plugins.noderesource.dev/pod");
     place_done(&place);
 }
 
@@ -288,7 +285,7 @@ WIRE_TEST(a_pod_without_shares_has_nothing_to_sign)
     place.node->agent = true;
     assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 7}),
                      0);
-    assert_null(strstr(fixture->out.data, "annotations"));
+    assert_lacks(fixture->out.data, "annotations");
     place_done(&place);
 }
 
@@ -298,15 +295,13 @@ WIRE_TEST(the_public_keys_are_a_config_map)
         {"0123456789abcdef", "AAAA="}, {"1123456789abcdef", NULL}, {"2", "BBBB="}};
 
     keys_encode(&fixture->out, "team", key, ARRAY_LEN(key));
-    assert_string_equal(fixture->out.data,
-                        "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":"
-                        "\"milligpu-keys\",\"namespace\":\"team\"},\"data\":{"
-                        "\"0123456789abcdef\":\"AAAA=\",\"2\":\"BBBB=\"}}");
+    assert_json(fixture->out.data,
+                "{'apiVersion':'v1','kind':'ConfigMap','metadata':{'name':'milligpu-keys',"
+                "'namespace':'team'},'data':{'0123456789abcdef':'AAAA=','2':'BBBB='}}");
     strbuf_reset(&fixture->out);
     keys_patch(&fixture->out, key, ARRAY_LEN(key));
-    assert_string_equal(
-        fixture->out.data,
-        "{\"data\":{\"0123456789abcdef\":\"AAAA=\",\"1123456789abcdef\":null,\"2\":\"BBBB=\"}}");
+    assert_json(fixture->out.data,
+                "{'data':{'0123456789abcdef':'AAAA=','1123456789abcdef':null,'2':'BBBB='}}");
     assert_string_equal(configmaps_path(&fixture->arena, "team"),
                         "/api/v1/namespaces/team/configmaps");
 }
@@ -382,14 +377,13 @@ WIRE_TEST(an_event_is_complete_and_cut)
                                      .at_ms = INT64_C(1767323045678),
                                      .warning = true};
     event_encode(&fixture->out, &facts);
-    assert_string_equal(
+    assert_json(
         fixture->out.data,
-        "{\"apiVersion\":\"events.k8s.io/v1\",\"kind\":\"Event\",\"metadata\":{\"name\":"
-        "\"web-0.1\",\"namespace\":\"team\"},\"eventTime\":\"2026-01-02T03:04:05.678000Z\","
-        "\"reportingController\":\"milligpu.io/milligpud\",\"reportingInstance\":\"milligpud-0\","
-        "\"action\":\"Observed\",\"reason\":\"Absent\",\"type\":\"Warning\",\"regarding\":{"
-        "\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"namespace\":\"team\",\"name\":\"web-0\",\"uid\":"
-        "\"u\"},\"note\":\"gone\"}");
+        "{'apiVersion':'events.k8s.io/v1','kind':'Event','metadata':{'name':'web-0.1',"
+        "'namespace':'team'},'eventTime':'2026-01-02T03:04:05.678000Z',"
+        "'reportingController':'milligpu.io/milligpud','reportingInstance':'milligpud-0',"
+        "'action':'Observed','reason':'Absent','type':'Warning','regarding':{'apiVersion':'v1',"
+        "'kind':'Pod','namespace':'team','name':'web-0','uid':'u'},'note':'gone'}");
 
     facts.note = annotation;
     facts.kind = "Node";
@@ -400,37 +394,34 @@ WIRE_TEST(an_event_is_complete_and_cut)
     const char *written = strstr(fixture->out.data, "\"note\":\"");
     assert_non_null(written);
     assert_int_equal(strlen(written), strlen("\"note\":\"") + 996 + strlen("...\"}"));
-    assert_non_null(strstr(fixture->out.data,
-                           "\"regarding\":{\"apiVersion\":\"v1\",\"kind\":\"Node\","
-                           "\"name\":\"web-0\"}"));
-    assert_non_null(strstr(fixture->out.data, "\"type\":\"Normal\""));
+    assert_has(fixture->out.data, "'regarding':{'apiVersion':'v1','kind':'Node','name':'web-0'}");
+    assert_has(fixture->out.data, "'type':'Normal'");
 
     facts.note = "\x1b[2J\xE2\x80\xAE"; /* kubectl would print it to a terminal unescaped */
     strbuf_reset(&fixture->out);
     event_encode(&fixture->out, &facts);
-    assert_non_null(strstr(fixture->out.data, "\"note\":\"\\\\u001b[2J\\\\u202e\"}"));
+    assert_has(fixture->out.data, "'note':'\\\\u001b[2J\\\\u202e'}");
 }
 
 WIRE_TEST(the_wake_up_object_and_the_patches)
 {
     wake_object_encode(&fixture->out, "milligpu");
-    assert_string_equal(fixture->out.data,
-                        "{\"apiVersion\":\"storage.k8s.io/v1\",\"kind\":\"CSIStorageCapacity\","
-                        "\"metadata\":{\"name\":\"milligpu-bell\",\"namespace\":\"milligpu\"},"
-                        "\"storageClassName\":\"milligpu.io-bell\"}");
+    assert_json(
+        fixture->out.data,
+        "{'apiVersion':'storage.k8s.io/v1','kind':'CSIStorageCapacity','metadata':{"
+        "'name':'milligpu-bell','namespace':'milligpu'},'storageClassName':'milligpu.io-bell'}");
     strbuf_reset(&fixture->out);
     wake_object_patch(&fixture->out, 7, INT64_C(1767323045678));
-    assert_string_equal(fixture->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
-                                           "\"7 2026-01-02T03:04:05.678Z\"}}}");
+    assert_json(fixture->out.data,
+                "{'metadata':{'annotations':{'milligpu.io/bell':'7 2026-01-02T03:04:05.678Z'}}}");
     strbuf_reset(&fixture->out);
     node_wake_patch(&fixture->out, 0, 0);
-    assert_string_equal(fixture->out.data, "{\"metadata\":{\"annotations\":{\"milligpu.io/bell\":"
-                                           "\"0 1970-01-01T00:00:00.000Z\"}}}");
+    assert_json(fixture->out.data,
+                "{'metadata':{'annotations':{'milligpu.io/bell':'0 1970-01-01T00:00:00.000Z'}}}");
     strbuf_reset(&fixture->out);
     advertise_patch(&fixture->out, "nvidia.com/vgpu", 8000);
-    assert_string_equal(fixture->out.data,
-                        "{\"status\":{\"capacity\":{\"nvidia.com/vgpu\":\"8000\"}}}");
+    assert_json(fixture->out.data, "{'status':{'capacity':{'nvidia.com/vgpu':'8000'}}}");
     strbuf_reset(&fixture->out);
     advertise_patch(&fixture->out, "r", UINT32_MAX);
-    assert_non_null(strstr(fixture->out.data, "\"4294967295\""));
+    assert_has(fixture->out.data, "\"4294967295\"");
 }

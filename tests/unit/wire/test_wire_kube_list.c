@@ -22,29 +22,27 @@ static int list(struct fixture *fixture, const char *bytes, struct seen *seen,
     const uint32_t stop_after = seen->stop_after;
     *seen = (struct seen){.stop_after = stop_after};
     fixture->err = (struct err){0};
-    return list_decode(exact(fixture, text_of(bytes)), &fixture->arena, seen, see, page,
-                       &fixture->err);
+    return list_decode(exact_json(fixture, bytes), &fixture->arena, seen, see, page, &fixture->err);
 }
 
 WIRE_TEST(items_come_one_by_one_wherever_the_metadata_stands)
 {
     struct seen seen = {0};
     struct list_page page;
-    assert_int_equal(list(fixture,
-                          "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"42\","
-                          "\"continue\":\"tok\\u003d\"},\"items\":[{\"a\":1}, {} ]}",
-                          &seen, &page),
-                     0);
+    assert_int_equal(
+        list(fixture,
+             "{'kind':'PodList','metadata':{'resourceVersion':'42','continue':'tok\\u003d'},"
+             "'items':[{'a':1}, {} ]}",
+             &seen, &page),
+        0);
     assert_int_equal(seen.items, 2);
     assert_true(text_is(seen.item[0], "{\"a\":1}"));
     assert_true(text_is(seen.item[1], "{}"));
     assert_string_equal(page.resource_version, "42");
     assert_string_equal(page.continue_token, "tok=");
 
-    assert_int_equal(list(fixture,
-                          "{\"items\":[{}],\"kind\":\"List\",\"metadata\":{\"continue\":\"c\"}}",
-                          &seen, &page),
-                     0);
+    assert_int_equal(
+        list(fixture, "{'items':[{}],'kind':'List','metadata':{'continue':'c'}}", &seen, &page), 0);
     assert_int_equal(seen.items, 1);
     assert_string_equal(page.continue_token, "c");
     assert_string_equal(page.resource_version, "");
@@ -53,10 +51,10 @@ WIRE_TEST(items_come_one_by_one_wherever_the_metadata_stands)
 WIRE_TEST(an_empty_list_is_a_list)
 {
     static const char *const empty[] = {
-        "{\"kind\":\"NodeList\",\"metadata\":{},\"items\":[]}",
-        "{\"kind\":\"NodeList\",\"metadata\":null,\"items\":null}",
-        "{\"kind\":\"NodeList\"}",
-        "{\"kind\":\"NodeList\",\"items\":[null]}",
+        "{'kind':'NodeList','metadata':{},'items':[]}",
+        "{'kind':'NodeList','metadata':null,'items':null}",
+        "{'kind':'NodeList'}",
+        "{'kind':'NodeList','items':[null]}",
     };
     struct seen seen = {0};
     struct list_page page;
@@ -71,26 +69,23 @@ WIRE_TEST(an_item_can_stop_the_list)
 {
     struct seen seen = {.stop_after = 2};
     struct list_page page;
-    assert_int_equal(list(fixture, "{\"items\":[1,2,3]}", &seen, &page), -ERR_CONFLICT);
+    assert_int_equal(list(fixture, "{'items':[1,2,3]}", &seen, &page), -ERR_CONFLICT);
     assert_int_equal(seen.items, 2);
     assert_string_equal(fixture->err.text, "enough");
 }
 
 WIRE_TEST(what_is_no_list_is_refused)
 {
-    static const struct {
-        const char *bytes;
-        const char *says;
-    } bad[] = {
+    static const struct wire_case bad[] = {
         {"", "List: expected an object, found the end"},
         {"[]", "List: expected an object, found an array"},
-        {"{\"kind\":\"Pod\",\"metadata\":{\"name\":\"p\"}}", "List.kind: is not a List"},
-        {"{\"kind\":\"Status\",\"code\":410}", "List.kind: is not a List"},
-        {"{\"items\":{}}", "List.items: expected an array"},
-        {"{\"items\":[{}]", "found the end"},
-        {"{\"items\":[{\"a\":}]}", "List.items[0].a: expected a value"},
-        {"{\"items\":[],\"items\":[]}", "List.items: comes twice"},
-        {"{\"items\":[]}x", "after the value"},
+        {"{'kind':'Pod','metadata':{'name':'p'}}", "List.kind: is not a List"},
+        {"{'kind':'Status','code':410}", "List.kind: is not a List"},
+        {"{'items':{}}", "List.items: expected an array"},
+        {"{'items':[{}]", "found the end"},
+        {"{'items':[{'a':}]}", "List.items[0].a: expected a value"},
+        {"{'items':[],'items':[]}", "List.items: comes twice"},
+        {"{'items':[]}x", "after the value"},
     };
     struct seen seen = {0};
     struct list_page page;
@@ -103,35 +98,36 @@ WIRE_TEST(what_is_no_list_is_refused)
 static int watch(struct fixture *fixture, const char *line, struct watch_event *event)
 {
     fixture->err = (struct err){0};
-    return watch_decode(exact(fixture, text_of(line)), &fixture->arena, event, &fixture->err);
+    return watch_decode(exact_json(fixture, line), &fixture->arena, event, &fixture->err);
 }
 
 WIRE_TEST(events_are_read)
 {
     struct watch_event event;
-    assert_int_equal(watch(fixture,
-                           "{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"metadata\":{"
-                           "\"name\":\"p\",\"resourceVersion\":\"7\"},\"spec\":{}}}\n",
-                           &event),
-                     0);
+    assert_int_equal(
+        watch(
+            fixture,
+            "{'type':'ADDED','object':{'kind':'Pod','metadata':{'name':'p','resourceVersion':'7'},"
+            "'spec':{}}}\n",
+            &event),
+        0);
     assert_int_equal(event.type, WATCH_ADDED);
     assert_string_equal(event.resource_version, "7");
     assert_true(text_starts(event.object, "{\"kind\":\"Pod\"") &&
                 event.object.at[event.object.len - 1] == '}');
 
-    assert_int_equal(watch(fixture, "{\"object\":{\"metadata\":{}},\"type\":\"MODIFIED\"}", &event),
-                     0);
+    assert_int_equal(watch(fixture, "{'object':{'metadata':{}},'type':'MODIFIED'}", &event), 0);
     assert_int_equal(event.type, WATCH_MODIFIED);
     assert_string_equal(event.resource_version, "");
-    assert_int_equal(watch(fixture, "{\"type\":\"DELETED\",\"object\":{}}", &event), 0);
+    assert_int_equal(watch(fixture, "{'type':'DELETED','object':{}}", &event), 0);
     assert_int_equal(event.type, WATCH_DELETED);
-    assert_int_equal(watch(fixture,
-                           "{\"type\":\"BOOKMARK\",\"object\":{\"kind\":\"Pod\",\"apiVersion\":"
-                           "\"v1\",\"metadata\":{\"resourceVersion\":\"12746\","
-                           "\"creationTimestamp\":null},\"spec\":{\"containers\":null},"
-                           "\"status\":{}}}",
-                           &event),
-                     0);
+    assert_int_equal(
+        watch(fixture,
+              "{'type':'BOOKMARK','object':{'kind':'Pod','apiVersion':'v1','metadata':{"
+              "'resourceVersion':'12746','creationTimestamp':null},'spec':{'containers':null},"
+              "'status':{}}}",
+              &event),
+        0);
     assert_int_equal(event.type, WATCH_BOOKMARK);
     assert_string_equal(event.resource_version, "12746");
 }
@@ -139,12 +135,13 @@ WIRE_TEST(events_are_read)
 WIRE_TEST(an_error_event_carries_its_status)
 {
     struct watch_event event;
-    assert_int_equal(watch(fixture,
-                           "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":"
-                           "\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"too old "
-                           "resource version: 1 (9)\",\"reason\":\"Expired\",\"code\":410}}",
-                           &event),
-                     0);
+    assert_int_equal(
+        watch(fixture,
+              "{'type':'ERROR','object':{'kind':'Status','apiVersion':'v1','metadata':{},"
+              "'status':'Failure','message':'too old resource version: 1 (9)','reason':'Expired',"
+              "'code':410}}",
+              &event),
+        0);
     assert_int_equal(event.type, WATCH_ERROR);
     assert_int_equal(event.status.code, 410);
     assert_string_equal(event.status.reason, "Expired");
@@ -153,25 +150,22 @@ WIRE_TEST(an_error_event_carries_its_status)
 
 WIRE_TEST(broken_events_are_refused)
 {
-    static const struct {
-        const char *line;
-        const char *says;
-    } bad[] = {
+    static const struct wire_case bad[] = {
         {"", "event: expected an object"},
         {"{}", "event: has no \"type\""},
-        {"{\"type\":\"ADDED\"}", "event: has no \"object\""},
-        {"{\"type\":\"ADDED\",\"object\":null}", "event: has no \"object\""},
-        {"{\"type\":null,\"object\":{}}", "event: has no \"type\""},
-        {"{\"type\":\"MOVED\",\"object\":{}}", "event.type: must be ADDED"},
-        {"{\"type\":\"ADDED\",\"object\":[]}", "event.object: expected an object"},
-        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"resourceVersion\":7}}}",
+        {"{'type':'ADDED'}", "event: has no \"object\""},
+        {"{'type':'ADDED','object':null}", "event: has no \"object\""},
+        {"{'type':null,'object':{}}", "event: has no \"type\""},
+        {"{'type':'MOVED','object':{}}", "event.type: must be ADDED"},
+        {"{'type':'ADDED','object':[]}", "event.object: expected an object"},
+        {"{'type':'ADDED','object':{'metadata':{'resourceVersion':7}}}",
          "event.object.metadata.resourceVersion: expected a string"},
-        {"{\"type\":\"ADDED\",\"object\":{\"metadata\":", "found the end"},
-        {"{\"type\":\"ADDED\",\"object\":{}} {}", "after the value"},
+        {"{'type':'ADDED','object':{'metadata':", "found the end"},
+        {"{'type':'ADDED','object':{}} {}", "after the value"},
     };
     struct watch_event event;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        assert_int_equal(watch(fixture, bad[i].line, &event), -ERR_INVALID);
+        assert_int_equal(watch(fixture, bad[i].bytes, &event), -ERR_INVALID);
         assert_says(fixture, bad[i].says);
     }
 }
@@ -179,18 +173,20 @@ WIRE_TEST(broken_events_are_refused)
 WIRE_TEST(a_status_is_read_and_anything_else_is_shown)
 {
     struct status status;
-    status_decode(TEXT("{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"m\",\"reason\":"
-                       "\"TooManyRequests\",\"details\":{\"retryAfterSeconds\":3},\"code\":429}"),
-                  &fixture->arena, &status);
+    status_decode(
+        exact_json(fixture,
+                   "{'kind':'Status','status':'Failure','message':'m','reason':'TooManyRequests',"
+                   "'details':{'retryAfterSeconds':3},'code':429}"),
+        &fixture->arena, &status);
     assert_int_equal(status.code, 429);
     assert_string_equal(status.reason, "TooManyRequests");
     assert_int_equal(status.retry_after_s, 3);
 
     static const char *const other[] = {"Too many requests, please try again later.\n",
-                                        "{\"kind\":\"Pod\",\"code\":429}", "{\"kind\":\"Status\"",
-                                        "", "\xFF\001x"};
+                                        "{'kind':'Pod','code':429}", "{'kind':'Status'", "",
+                                        "\xFF\001x"};
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
-        status_decode(exact(fixture, text_of(other[i])), &fixture->arena, &status);
+        status_decode(exact_json(fixture, other[i]), &fixture->arena, &status);
         assert_int_equal(status.code, 0);
         assert_string_equal(status.reason, "");
         assert_int_equal(strlen(status.message), strlen(other[i]));
@@ -205,8 +201,9 @@ WIRE_TEST(the_metadata_of_any_object_is_read)
 {
     struct object_meta meta;
     assert_int_equal(
-        meta_decode(TEXT("{\"kind\":\"Namespace\",\"metadata\":{\"name\":\"kube-system\","
-                         "\"uid\":\"u\",\"resourceVersion\":\"4\"},\"spec\":{}}"),
+        meta_decode(exact_json(fixture,
+                               "{'kind':'Namespace','metadata':{'name':'kube-system','uid':'u',"
+                               "'resourceVersion':'4'},'spec':{}}"),
                     &fixture->arena, &meta, &fixture->err),
         0);
     assert_string_equal(meta.kind, "Namespace");
@@ -214,8 +211,9 @@ WIRE_TEST(the_metadata_of_any_object_is_read)
     assert_string_equal(meta.uid, "u");
     assert_string_equal(meta.namespace, "");
     assert_string_equal(meta.resource_version, "4");
-    assert_int_equal(meta_decode(TEXT("{\"metadata\":7}"), &fixture->arena, &meta, &fixture->err),
-                     -ERR_INVALID);
+    assert_int_equal(
+        meta_decode(exact_json(fixture, "{'metadata':7}"), &fixture->arena, &meta, &fixture->err),
+        -ERR_INVALID);
     assert_says(fixture, "object.metadata: expected an object");
 }
 

@@ -1,11 +1,13 @@
+#include "milligpu/base/alloc.h"
+
 #include "support.h"
 #include "support/gfd_labels.h"
+#include "support/quotes.h"
 
 static struct node_facts decode(struct fixture *fixture, const char *bytes)
 {
     struct node_facts node;
-    if (node_decode(exact(fixture, text_of(bytes)), &rules, &fixture->arena, &node,
-                    &fixture->err) != 0)
+    if (node_decode(exact_json(fixture, bytes), &rules, &fixture->arena, &node, &fixture->err) != 0)
         fail_msg("%s", fixture->err.text);
     return node;
 }
@@ -14,8 +16,7 @@ static void refuse(struct fixture *fixture, const char *bytes, const char *says)
 {
     struct node_facts node;
     fixture->err = (struct err){0};
-    if (node_decode(exact(fixture, text_of(bytes)), &rules, &fixture->arena, &node,
-                    &fixture->err) == 0)
+    if (node_decode(exact_json(fixture, bytes), &rules, &fixture->arena, &node, &fixture->err) == 0)
         fail_msg("%s was taken", bytes);
     assert_says(fixture, says);
 }
@@ -24,15 +25,14 @@ WIRE_TEST(a_whole_node_is_read)
 {
     const struct node_facts node = decode(
         fixture,
-        "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u1\",\"resourceVersion\":\"9\","
-        "\"creationTimestamp\":\"2026-11-22T12:00:00Z\",\"labels\":{"
-        "\"nvidia.com/gpu.count\":\"8\",\"nvidia.com/gpu.product\":\"NVIDIA-A100-SXM4-80GB\","
-        "\"nvidia.com/gpu.memory\":\"81920\",\"nvidia.com/gpu.replicas\":\"1\","
-        "\"nvidia.com/gpu.sharing-strategy\":\"none\",\"nvidia.com/mig.capable\":\"true\","
-        "\"nvidia.com/mig.config\":\"all-disabled\",\"nvidia.com/mig.strategy\":\"single\","
-        "\"zone\":\"a\"},\"annotations\":{\"milligpu.io/cordon\":\"all\",\"x\":\"y\"}},"
-        "\"spec\":{\"unschedulable\":true,\"taints\":[]},\"status\":{\"capacity\":{\"cpu\":\"64\","
-        "\"nvidia.com/vgpu\":\"8k\"},\"allocatable\":{\"nvidia.com/vgpu\":7000}}}");
+        "{'metadata':{'name':'n1','uid':'u1','resourceVersion':'9',"
+        "'creationTimestamp':'2026-11-22T12:00:00Z','labels':{'nvidia.com/gpu.count':'8',"
+        "'nvidia.com/gpu.product':'NVIDIA-A100-SXM4-80GB','nvidia.com/gpu.memory':'81920',"
+        "'nvidia.com/gpu.replicas':'1','nvidia.com/gpu.sharing-strategy':'none',"
+        "'nvidia.com/mig.capable':'true','nvidia.com/mig.config':'all-disabled',"
+        "'nvidia.com/mig.strategy':'single','zone':'a'},'annotations':{'milligpu.io/cordon':'all',"
+        "'x':'y'}},'spec':{'unschedulable':true,'taints':[]},'status':{'capacity':{'cpu':'64',"
+        "'nvidia.com/vgpu':'8k'},'allocatable':{'nvidia.com/vgpu':7000}}}");
     assert_string_equal(node.name, "n1");
     assert_string_equal(node.uid, "u1");
     assert_string_equal(node.resource_version, "9");
@@ -53,9 +53,9 @@ WIRE_TEST(a_whole_node_is_read)
 WIRE_TEST(a_bare_node_has_nothing)
 {
     const struct node_facts node = decode(
-        fixture, "{\"metadata\":{\"name\":\"n\",\"labels\":null,\"annotations\":null},\"spec\":{"
-                 "\"unschedulable\":null},\"status\":{\"capacity\":null,\"allocatable\":{"
-                 "\"nvidia.com/vgpu\":null}}}");
+        fixture,
+        "{'metadata':{'name':'n','labels':null,'annotations':null},'spec':{'unschedulable':null},"
+        "'status':{'capacity':null,'allocatable':{'nvidia.com/vgpu':null}}}");
     assert_string_equal(node.uid, "");
     assert_false(node.taints.unschedulable);
     assert_null(node.capacity_milli);
@@ -71,7 +71,7 @@ static struct node_facts with_spec(struct fixture *fixture, const char *spec)
     struct strbuf bytes;
 
     strbuf_init(&bytes);
-    strbuf_printf(&bytes, "{\"metadata\":{\"name\":\"n\"},%s}", spec);
+    strbuf_printf(&bytes, "{'metadata':{'name':'n'},%s}", spec);
     const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
     return node;
@@ -81,9 +81,9 @@ WIRE_TEST(taints_are_read_with_their_effects)
 {
     const struct node_facts node = with_spec(
         fixture,
-        "\"spec\":{\"taints\":[{\"key\":\"a\",\"value\":\"v\",\"effect\":\"NoSchedule\"},"
-        "{\"key\":\"b\",\"value\":null,\"effect\":\"NoExecute\",\"timeAdded\":\"x\"},"
-        "{\"key\":\"c\",\"effect\":\"PreferNoSchedule\"},{\"key\":\"d\",\"effect\":\"New\"}]}");
+        "'spec':{'taints':[{'key':'a','value':'v','effect':'NoSchedule'},{'key':'b','value':null,"
+        "'effect':'NoExecute','timeAdded':'x'},{'key':'c','effect':'PreferNoSchedule'},{'key':'d',"
+        "'effect':'New'}]}");
     const struct node_taints *taints = &node.taints;
 
     assert_int_equal(taints->taints, 4);
@@ -102,10 +102,9 @@ WIRE_TEST(taints_are_read_with_their_effects)
 WIRE_TEST(a_taint_that_cannot_be_read_is_noted)
 {
     static const char *const odd[] = {
-        ("\"spec\":{\"taints\":[{\"key\":7,\"effect\":\"NoSchedule\"},{\"key\":\"b\","
-         "\"effect\":\"NoExecute\"}]}"),
-        "\"spec\":{\"taints\":[null,{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
-        "\"spec\":{\"taints\":[[],{\"key\":\"b\",\"effect\":\"NoExecute\"}]}",
+        ("'spec':{'taints':[{'key':7,'effect':'NoSchedule'},{'key':'b','effect':'NoExecute'}]}"),
+        "'spec':{'taints':[null,{'key':'b','effect':'NoExecute'}]}",
+        "'spec':{'taints':[[],{'key':'b','effect':'NoExecute'}]}",
     };
 
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
@@ -115,11 +114,11 @@ WIRE_TEST(a_taint_that_cannot_be_read_is_noted)
         assert_string_equal(node.taints.taint[0].key, "b");
         assert_null(node.unreadable);
     }
-    assert_true(with_spec(fixture, "\"spec\":{\"taints\":{}}").taints.unreadable);
-    assert_true(with_spec(fixture, "\"spec\":{\"unschedulable\":1}").taints.unreadable);
-    assert_true(with_spec(fixture, "\"spec\":[]").taints.unreadable);
-    assert_false(with_spec(fixture, "\"spec\":{\"taints\":null}").taints.unreadable);
-    assert_false(with_spec(fixture, "\"status\":{\"capacity\":7}").taints.unreadable);
+    assert_true(with_spec(fixture, "'spec':{'taints':{}}").taints.unreadable);
+    assert_true(with_spec(fixture, "'spec':{'unschedulable':1}").taints.unreadable);
+    assert_true(with_spec(fixture, "'spec':[]").taints.unreadable);
+    assert_false(with_spec(fixture, "'spec':{'taints':null}").taints.unreadable);
+    assert_false(with_spec(fixture, "'status':{'capacity':7}").taints.unreadable);
 }
 
 WIRE_TEST(a_condition_says_that_a_node_is_not_ready)
@@ -130,22 +129,19 @@ WIRE_TEST(a_condition_says_that_a_node_is_not_ready)
     } cases[] = {
         {"[]", false},
         {"null", false},
-        {"[{\"type\":\"Ready\",\"status\":\"True\"}]", false},
-        {"[{\"type\":\"Ready\",\"status\":\"False\"}]", true},
-        {"[{\"status\":\"Unknown\",\"type\":\"Ready\"}]", true},
-        {"[{\"type\":\"Ready\"}]", true},
-        {"[{\"type\":\"DiskPressure\",\"status\":\"False\"}]", false},
-        {"[{\"type\":\"Ready\",\"status\":\"False\"},{\"type\":\"PIDPressure\","
-         "\"status\":\"True\"}]",
-         true},
-        {"[7,{\"type\":\"Ready\",\"status\":\"False\"}]", true},
+        {"[{'type':'Ready','status':'True'}]", false},
+        {"[{'type':'Ready','status':'False'}]", true},
+        {"[{'status':'Unknown','type':'Ready'}]", true},
+        {"[{'type':'Ready'}]", true},
+        {"[{'type':'DiskPressure','status':'False'}]", false},
+        {"[{'type':'Ready','status':'False'},{'type':'PIDPressure','status':'True'}]", true},
+        {"[7,{'type':'Ready','status':'False'}]", true},
         {"7", false},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char status[256];
-        (void)snprintf(status, sizeof status, "\"status\":{\"conditions\":%s}",
-                       cases[i].conditions);
+        (void)snprintf(status, sizeof status, "'status':{'conditions':%s}", cases[i].conditions);
         const struct node_facts node = with_spec(fixture, status);
         assert_int_equal(node.taints.not_ready, cases[i].not_ready);
         assert_false(node.taints.unreadable);
@@ -157,43 +153,43 @@ static struct node_facts labelled(struct fixture *fixture, const char *labels)
 {
     struct strbuf bytes;
     strbuf_init(&bytes);
-    strbuf_printf(&bytes, "{\"metadata\":{\"name\":\"n\",\"labels\":{%s}}}", labels);
+    strbuf_printf(&bytes, "{'metadata':{'name':'n','labels':{%s}}}", labels);
     const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
     return node;
 }
 
 #define MIG(word)      "\"nvidia.com/mig." word
-#define PRODUCT(word)  "\"nvidia.com/gpu.product\":\"" word "\""
-#define REPLICAS(word) "\"nvidia.com/gpu.replicas\":\"" word "\""
+#define PRODUCT(word)  "'nvidia.com/gpu.product':'" word "\""
+#define REPLICAS(word) "'nvidia.com/gpu.replicas':'" word "\""
 
 WIRE_TEST(mig_is_seen_where_it_is_and_only_there)
 {
     static const char *const yes[] = {
         PRODUCT("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
-        MIG("strategy\":\"mixed\""),
-        MIG("strategy\":\"single\""),
-        "\"nvidia.com/mig-1g.10gb.count\":\"7\"",
-        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\""),
-        PRODUCT("NVIDIA-H100") "," MIG("config\":\"all-1g.10gb\",") MIG("strategy\":\"mixed\""),
-        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",") REPLICAS("0"),
-        MIG("strategy\":\"mixed\",") REPLICAS("1"),
-        PRODUCT("NVIDIA-H100") "," MIG("config\":\"all-1g.10gb\",") MIG("strategy\":\"mixed\",")
+        MIG("strategy':'mixed'"),
+        MIG("strategy':'single'"),
+        "'nvidia.com/mig-1g.10gb.count':'7'",
+        PRODUCT("NVIDIA-H100") "," MIG("strategy':'mixed'"),
+        PRODUCT("NVIDIA-H100") "," MIG("config':'all-1g.10gb',") MIG("strategy':'mixed'"),
+        PRODUCT("NVIDIA-H100") "," MIG("strategy':'mixed',") REPLICAS("0"),
+        MIG("strategy':'mixed',") REPLICAS("1"),
+        PRODUCT("NVIDIA-H100") "," MIG("config':'all-1g.10gb',") MIG("strategy':'mixed',")
             REPLICAS("1"),
-        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",")
-            REPLICAS("1") ",\"nvidia.com/mig-1g.10gb.count\":\"7\"",
+        PRODUCT("NVIDIA-H100") "," MIG("strategy':'mixed',")
+            REPLICAS("1") ",'nvidia.com/mig-1g.10gb.count':'7'",
     };
     static const char *const no[] = {
         "",
         PRODUCT("Tesla-T4"),
-        MIG("strategy\":\"none\""),
-        MIG("strategy\":\"\""),
-        MIG("capable\":\"false\",") MIG("strategy\":\"mixed\""),
-        MIG("config\":\"all-disabled\",") MIG("strategy\":\"mixed\""),
-        PRODUCT("NVIDIA-H100-80GB-HBM3") "," MIG("strategy\":\"single\""),
-        "\"nvidia.com/mig-1g.10gb.count\":\"0\"",
-        MIG("capable\":\"true\""),
-        PRODUCT("NVIDIA-H100") "," MIG("strategy\":\"mixed\",") REPLICAS("1"), /* no MIG device */
+        MIG("strategy':'none'"),
+        MIG("strategy':''"),
+        MIG("capable':'false',") MIG("strategy':'mixed'"),
+        MIG("config':'all-disabled',") MIG("strategy':'mixed'"),
+        PRODUCT("NVIDIA-H100-80GB-HBM3") "," MIG("strategy':'single'"),
+        "'nvidia.com/mig-1g.10gb.count':'0'",
+        MIG("capable':'true'"),
+        PRODUCT("NVIDIA-H100") "," MIG("strategy':'mixed',") REPLICAS("1"), /* no MIG device */
     };
     for (size_t i = 0; i < ARRAY_LEN(yes); i++)
         if (labelled(fixture, yes[i]).label_mig == NULL)
@@ -206,18 +202,17 @@ WIRE_TEST(mig_is_seen_where_it_is_and_only_there)
 WIRE_TEST(time_slicing_is_seen)
 {
 #define GPU(word) "\"nvidia.com/gpu." word
-    assert_string_equal(labelled(fixture, GPU("sharing-strategy\":\"time-slicing\"")).label_sharing,
+    assert_string_equal(labelled(fixture, GPU("sharing-strategy':'time-slicing'")).label_sharing,
                         "time-slicing");
-    assert_string_equal(labelled(fixture, GPU("sharing-strategy\":\"mps\"")).label_sharing, "mps");
-    assert_string_equal(labelled(fixture, GPU("replicas\":\"4\"")).label_sharing, "4");
+    assert_string_equal(labelled(fixture, GPU("sharing-strategy':'mps'")).label_sharing, "mps");
+    assert_string_equal(labelled(fixture, GPU("replicas':'4'")).label_sharing, "4");
     assert_string_equal(labelled(fixture, PRODUCT("Tesla-T4-SHARED")).label_sharing,
                         "Tesla-T4-SHARED");
-    assert_null(labelled(fixture, GPU("sharing-strategy\":\"none\"")).label_sharing);
-    assert_null(labelled(fixture, GPU("replicas\":\"1\"")).label_sharing);
-    assert_null(labelled(fixture, GPU("replicas\":\"0\"")).label_sharing);
-    assert_string_equal(labelled(fixture, "\"nvidia.com/mps.capable\":\"true\"").label_sharing,
-                        "mps");
-    assert_null(labelled(fixture, "\"nvidia.com/mps.capable\":\"false\"").label_sharing);
+    assert_null(labelled(fixture, GPU("sharing-strategy':'none'")).label_sharing);
+    assert_null(labelled(fixture, GPU("replicas':'1'")).label_sharing);
+    assert_null(labelled(fixture, GPU("replicas':'0'")).label_sharing);
+    assert_string_equal(labelled(fixture, "'nvidia.com/mps.capable':'true'").label_sharing, "mps");
+    assert_null(labelled(fixture, "'nvidia.com/mps.capable':'false'").label_sharing);
 }
 
 /* Read as the node of eight A100 that has these labels beside all others, then judged. */
@@ -229,7 +224,7 @@ static struct inventory judged(struct fixture *fixture, const struct gfd_label *
     struct strbuf bytes;
 
     strbuf_init(&bytes);
-    strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"labels\":{");
+    strbuf_str(&bytes, "{'metadata':{'name':'n','labels':{");
     gfd_labels(&bytes, 8, "NVIDIA-A100-SXM4-80GB", 81920, changes);
     strbuf_printf(&bytes, "}%s}", more);
     const struct node_facts node = decode(fixture, bytes.data);
@@ -240,8 +235,8 @@ static struct inventory judged(struct fixture *fixture, const struct gfd_label *
 }
 
 #define AMOUNTS(capacity, allocatable)                                                             \
-    "},\"status\":{\"capacity\":{\"nvidia.com/gpu\":\"" capacity                                   \
-    "\"},\"allocatable\":{\"nvidia.com/gpu\":\"" allocatable "\"}}"
+    "},'status':{'capacity':{'nvidia.com/gpu':'" capacity                                          \
+    "'},'allocatable':{'nvidia.com/gpu':'" allocatable "\"}}"
 
 static const struct {
     struct gfd_label changes[6];
@@ -298,18 +293,18 @@ static const struct {
      PROBLEM_MIG,
      PLUGIN_NONE},
     {{{0}},
-     "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"32\"},\"allocatable\":{"
-     "\"nvidia.com/gpu.shared\":\"0\"}}",
+     "},'status':{'capacity':{'nvidia.com/gpu.shared':'32'},'allocatable':{"
+     "'nvidia.com/gpu.shared':'0'}}",
      PROBLEM_SHARING,
      PLUGIN_NONE},
     {{{0}},
-     "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
-     "\"nvidia.com/gpu.shared\":32}}",
+     "},'status':{'capacity':{'nvidia.com/gpu.shared':'0'},'allocatable':{"
+     "'nvidia.com/gpu.shared':32}}",
      PROBLEM_SHARING,
      PLUGIN_NONE},
     {{{0}},
-     "},\"status\":{\"capacity\":{\"nvidia.com/gpu.shared\":\"0\"},\"allocatable\":{"
-     "\"nvidia.com/gpu.shared\":\"0\",\"nvidia.com/gpu.sharedx\":\"8\",\"nvidia.com/gp\":\"8\"}}",
+     "},'status':{'capacity':{'nvidia.com/gpu.shared':'0'},'allocatable':{"
+     "'nvidia.com/gpu.shared':'0','nvidia.com/gpu.sharedx':'8','nvidia.com/gp':'8'}}",
      PROBLEM_NONE,
      PLUGIN_NONE},
 };
@@ -333,9 +328,9 @@ WIRE_TEST(an_agent_is_believed_rather_than_the_labels_of_its_node)
                                              {"nvidia.com/mig-1g.10gb.count", "14"},
                                              {0}};
     static const char agent[] =
-        ",\"annotations\":{\"milligpu.io/agent\":\"{}\",\"milligpu.io/gpus\":\"["
-        "{\\\"uuid\\\":\\\"GPU-a\\\",\\\"index\\\":0,\\\"held\\\":\\\"mig\\\"},"
-        "{\\\"uuid\\\":\\\"GPU-b\\\",\\\"index\\\":1}]\"}" AMOUNTS("6", "0");
+        ",'annotations':{'milligpu.io/agent':'{}','milligpu.io/gpus':'[{\\'uuid\\':\\'GPU-a\\',"
+        "\\'index\\':0,\\'held\\':\\'mig\\'},{\\'uuid\\':\\'GPU-b\\',\\'index\\':1}]'}" AMOUNTS(
+            "6", "0");
     struct inventory is = judged(fixture, mixed, agent);
 
     assert_string_equal(is.problem_text, "");
@@ -350,14 +345,14 @@ WIRE_TEST(an_agent_is_believed_rather_than_the_labels_of_its_node)
 WIRE_TEST(amounts_of_whole_gpus_are_read_once)
 {
     const struct node_facts twice =
-        decode(fixture, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"allocatable\":{"
-                        "\"nvidia.com/gpu\":1,\"nvidia.com/gpu\":2}}}");
-    const struct node_facts odd = decode(
+        decode(fixture, "{'metadata':{'name':'n'},'status':{'allocatable':{'nvidia.com/gpu':1,"
+                        "'nvidia.com/gpu':2}}}");
+    const struct node_facts odd =
+        decode(fixture, "{'metadata':{'name':'n'},'status':{'capacity':{'nvidia.com/gpu':[1]}}}");
+    const struct node_facts none = decode(
         fixture,
-        "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{\"nvidia.com/gpu\":[1]}}}");
-    const struct node_facts none =
-        decode(fixture, "{\"metadata\":{\"name\":\"n\"},\"status\":{\"capacity\":{"
-                        "\"nvidia.com/gpu\":null},\"allocatable\":{\"nvidia.com/gpu\":8}}}");
+        "{'metadata':{'name':'n'},'status':{'capacity':{'nvidia.com/gpu':null},'allocatable':{"
+        "'nvidia.com/gpu':8}}}");
     assert_string_equal(twice.unreadable,
                         "status.allocatable[\"nvidia.com/gpu\"]: comes twice; a key may come once");
     assert_non_null(odd.unreadable);
@@ -370,10 +365,11 @@ WIRE_TEST(amounts_of_whole_gpus_are_read_once)
 
 static struct node_facts with_gpus(struct fixture *fixture, const char *gpus)
 {
+    CLEANUP(xfreep) char *json = with_quotes(gpus);
     struct strbuf bytes;
     strbuf_init(&bytes);
-    strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"annotations\":{\"milligpu.io/gpus\":");
-    strbuf_json(&bytes, text_of(gpus));
+    strbuf_str(&bytes, "{'metadata':{'name':'n','annotations':{'milligpu.io/gpus':");
+    strbuf_json(&bytes, text_of(json));
     strbuf_str(&bytes, "}}}");
     const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
@@ -384,11 +380,10 @@ WIRE_TEST(gpus_are_read)
 {
     const struct node_facts node = with_gpus(
         fixture,
-        "[{\"uuid\":\"GPU-a\",\"index\":1,\"milli\":500,\"mib\":40536,\"model\":\"NVIDIA A100\","
-        "\"numa\":1,\"health\":\"Healthy\",\"serial\":{}},{\"uuid\":\"GPU-b\",\"index\":0,"
-        "\"health\":\"Unhealthy\"},{\"uuid\":\"GPU-c\",\"index\":2,\"milli\":null,\"mib\":null,"
-        "\"model\":null,\"numa\":null,\"health\":null},{\"uuid\":\"GPU-d\",\"index\":7,"
-        "\"numa\":-1,\"health\":\"healthy\"}]");
+        "[{'uuid':'GPU-a','index':1,'milli':500,'mib':40536,'model':'NVIDIA A100','numa':1,"
+        "'health':'Healthy','serial':{}},{'uuid':'GPU-b','index':0,'health':'Unhealthy'},{"
+        "'uuid':'GPU-c','index':2,'milli':null,'mib':null,'model':null,'numa':null,'health':null},{"
+        "'uuid':'GPU-d','index':7,'numa':-1,'health':'healthy'}]");
     assert_null(node.gpus_error);
     assert_true(node.has_gpus);
     assert_int_equal(node.gpus, 4);
@@ -420,19 +415,19 @@ WIRE_TEST(nvlink_is_read_as_far_as_it_can_be)
         uint32_t names; /* "GPU-1", then "GPU-2" */
         bool odd;
     } row[] = {
-        {"[\"GPU-1\",\"GPU-2\"]", 2, false},
+        {"['GPU-1','GPU-2']", 2, false},
         {"[]", 0, false},
         {"null", 0, false},
         {"\"GPU-1\"", 0, true},
         {"7", 0, true},
-        {"{\"GPU-1\":[1]}", 0, true},
-        {"[7,\"GPU-1\",null,[\"GPU-9\",[]],\"GPU-2\", {} ]", 2, true},
-        {"[\"GPU-1\",\"\\u0000\"]", 1, true},
+        {"{'GPU-1':[1]}", 0, true},
+        {"[7,'GPU-1',null,['GPU-9',[]],'GPU-2', {} ]", 2, true},
+        {"['GPU-1','\\u0000']", 1, true},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct strbuf gpus;
         strbuf_init(&gpus);
-        strbuf_printf(&gpus, "[{\"nvlink\": %s, \"uuid\":\"GPU-a\",\"index\":4}]", row[i].nvlink);
+        strbuf_printf(&gpus, "[{'nvlink': %s, 'uuid':'GPU-a','index':4}]", row[i].nvlink);
         const struct node_facts node = with_gpus(fixture, gpus.data);
         strbuf_done(&gpus);
         assert_null(node.gpus_error);
@@ -449,19 +444,18 @@ WIRE_TEST(what_an_agent_says_of_a_gpu_is_read_as_written)
 {
     const struct node_facts node = with_gpus(
         fixture,
-        "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":\"pod:4f\"},"
-        "{\"uuid\":\"GPU-b\",\"index\":1},{\"uuid\":\"GPU-c\",\"index\":2,\"held\":\"\"}]");
+        "[{'uuid':'GPU-a','index':0,'held':'pod:4f'},{'uuid':'GPU-b','index':1},{'uuid':'GPU-c',"
+        "'index':2,'held':''}]");
     assert_null(node.gpus_error);
     assert_string_equal(node.gpu[0].held, "pod:4f");
     assert_null(node.gpu[1].held);
     assert_string_equal(node.gpu[2].held, "");
-    const struct node_facts sick = with_gpus(
-        fixture, "[{\"uuid\":\"GPU-a\",\"index\":0,\"reason\":\"XID 79\",\"since\":\"noon\"}]");
+    const struct node_facts sick =
+        with_gpus(fixture, "[{'uuid':'GPU-a','index':0,'reason':'XID 79','since':'noon'}]");
     assert_string_equal(sick.gpu[0].reason, "XID 79");
     assert_string_equal(sick.gpu[0].since, "noon");
-    const struct node_facts odd =
-        with_gpus(fixture, "[{\"uuid\":\"GPU-a\",\"index\":0,\"held\":true}]");
-    assert_non_null(strstr(odd.gpus_error, "[0].held: "));
+    const struct node_facts odd = with_gpus(fixture, "[{'uuid':'GPU-a','index':0,'held':true}]");
+    assert_has(odd.gpus_error, "[0].held: ");
 }
 
 WIRE_TEST(of_too_many_links_the_first_are_kept)
@@ -469,7 +463,7 @@ WIRE_TEST(of_too_many_links_the_first_are_kept)
     for (uint32_t count = 64; count <= 65; count++) {
         struct strbuf gpus;
         strbuf_init(&gpus);
-        strbuf_str(&gpus, "[{\"uuid\":\"GPU-a\",\"index\":0,\"nvlink\":[\"GPU-0\"");
+        strbuf_str(&gpus, "[{'uuid':'GPU-a','index':0,'nvlink':['GPU-0'");
         for (uint32_t i = 1; i < count; i++)
             strbuf_printf(&gpus, ",\"GPU-%u\"", i);
         strbuf_str(&gpus, "]}]");
@@ -484,44 +478,39 @@ WIRE_TEST(of_too_many_links_the_first_are_kept)
 
 WIRE_TEST(a_broken_inventory_is_a_fact_that_names_the_field)
 {
-    static const struct {
-        const char *gpus;
-        const char *says;
-    } cases[] = {
+    static const struct wire_case cases[] = {
         {"", "milligpu.io/gpus: expected an array, found the end"},
         {"{}", "milligpu.io/gpus: expected an array, found an object"},
         {"[", "found the end"},
         {"[1]", "milligpu.io/gpus[0]: expected an object"},
         {"[null]", "milligpu.io/gpus[0]: expected an object"},
-        {"[{}]", "[0]: has no \"uuid\""},
-        {"[{\"uuid\":\"a\"}]", "[0]: has no \"index\""},
-        {"[{\"uuid\":null,\"index\":0}]", "[0]: has a null where uuid should be"},
-        {"[{\"uuid\":\"\",\"index\":0}]", "[0].uuid: must not be empty"},
-        {"[{\"uuid\":\"a,b\",\"index\":0}]", "[0].uuid: must be printable ASCII"},
-        {"[{\"uuid\":7,\"index\":0}]", "[0].uuid: expected a string"},
-        {"[{\"uuid\":\"a\",\"index\":-1}]", "[0].index: is -1, but must be 0 to 65535"},
-        {"[{\"uuid\":\"a\",\"index\":\"0\"}]", "[0].index: expected a whole number"},
-        {"[{\"milli\":0}]", "[0].milli: is 0, but must be 1 to 1000"},
-        {"[{\"milli\":1001}]", "[0].milli: is 1001"},
-        {"[{\"milli\":-5}]", "[0].milli: is -5"},
-        {"[{\"milli\":1e99}]", "[0].milli: is 1e99, beyond"},
-        {"[{\"mib\":-1}]", "[0].mib: is -1"},
-        {"[{\"mib\":1.5}]", "[0].mib: is 1.5, but must be a whole number"},
-        {"[{\"numa\":32768}]", "[0].numa: is 32768"},
-        {"[{\"health\":true}]", "[0].health: expected a string"},
-        {"[{\"model\":[]}]", "[0].model: expected a string"},
-        {"[{\"nvlink\":[}]", "[0].nvlink[0]: expected a value"},
-        {"[{\"nvlink\":[\"a\"", "found the end"},
-        {"[{\"nvlink\":[],\"nvlink\":[]}]", "[0].nvlink: comes twice"},
-        {"[{\"uuid\":\"a\",\"index\":0},{\"uuid\":\"a\",\"index\":1}]",
-         "[1]: has the uuid of another GPU"},
-        {"[{\"uuid\":\"a\",\"index\":0},{\"uuid\":\"b\",\"index\":0}]",
-         "[1]: has the index of another GPU"},
-        {"[{\"uuid\":\"a\",\"uuid\":\"a\",\"index\":0}]", "[0].uuid: comes twice"},
+        {"[{}]", "[0]: has no 'uuid'"},
+        {"[{'uuid':'a'}]", "[0]: has no 'index'"},
+        {"[{'uuid':null,'index':0}]", "[0]: has a null where uuid should be"},
+        {"[{'uuid':'','index':0}]", "[0].uuid: must not be empty"},
+        {"[{'uuid':'a,b','index':0}]", "[0].uuid: must be printable ASCII"},
+        {"[{'uuid':7,'index':0}]", "[0].uuid: expected a string"},
+        {"[{'uuid':'a','index':-1}]", "[0].index: is -1, but must be 0 to 65535"},
+        {"[{'uuid':'a','index':'0'}]", "[0].index: expected a whole number"},
+        {"[{'milli':0}]", "[0].milli: is 0, but must be 1 to 1000"},
+        {"[{'milli':1001}]", "[0].milli: is 1001"},
+        {"[{'milli':-5}]", "[0].milli: is -5"},
+        {"[{'milli':1e99}]", "[0].milli: is 1e99, beyond"},
+        {"[{'mib':-1}]", "[0].mib: is -1"},
+        {"[{'mib':1.5}]", "[0].mib: is 1.5, but must be a whole number"},
+        {"[{'numa':32768}]", "[0].numa: is 32768"},
+        {"[{'health':true}]", "[0].health: expected a string"},
+        {"[{'model':[]}]", "[0].model: expected a string"},
+        {"[{'nvlink':[}]", "[0].nvlink[0]: expected a value"},
+        {"[{'nvlink':['a'", "found the end"},
+        {"[{'nvlink':[],'nvlink':[]}]", "[0].nvlink: comes twice"},
+        {"[{'uuid':'a','index':0},{'uuid':'a','index':1}]", "[1]: has the uuid of another GPU"},
+        {"[{'uuid':'a','index':0},{'uuid':'b','index':0}]", "[1]: has the index of another GPU"},
+        {"[{'uuid':'a','uuid':'a','index':0}]", "[0].uuid: comes twice"},
         {"[] []", "after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        const struct node_facts node = with_gpus(fixture, cases[i].gpus);
+        const struct node_facts node = with_gpus(fixture, cases[i].bytes);
         assert_false(node.has_gpus);
         assert_int_equal(node.gpus, 0);
         assert_non_null(node.gpus_error);
@@ -536,7 +525,7 @@ WIRE_TEST(too_many_gpus_can_be_seen)
     struct strbuf gpus;
     strbuf_init(&gpus);
     for (int i = 0; i < 200; i++)
-        strbuf_printf(&gpus, "%s{\"uuid\":\"GPU-%d\",\"index\":%d}", i > 0 ? "," : "[", i, i);
+        strbuf_printf(&gpus, "%s{'uuid':'GPU-%d','index':%d}", i > 0 ? "," : "[", i, i);
     strbuf_str(&gpus, "]");
     const struct node_facts node = with_gpus(fixture, gpus.data);
     assert_true(node.has_gpus);
@@ -546,15 +535,12 @@ WIRE_TEST(too_many_gpus_can_be_seen)
 
 WIRE_TEST(a_node_that_cannot_be_one_is_refused)
 {
-    static const struct {
-        const char *bytes;
-        const char *says;
-    } cases[] = {
+    static const struct wire_case cases[] = {
         {"", "Node: expected an object, found the end"},
         {"{}", "Node: has no metadata.name"},
-        {"{\"kind\":\"Pod\"}", "Node.kind: is another kind of object, not \"Node\""},
-        {"{\"metadata\":{\"name\":7}}", "Node.metadata.name: expected a string"},
-        {"{\"metadata\":{\"name\":\"n\"}}}", "1 bytes after the value"},
+        {"{'kind':'Pod'}", "Node.kind: is another kind of object, not \"Node\""},
+        {"{'metadata':{'name':7}}", "Node.metadata.name: expected a string"},
+        {"{'metadata':{'name':'n'}}}", "1 bytes after the value"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         refuse(fixture, cases[i].bytes, cases[i].says);
@@ -568,23 +554,21 @@ WIRE_TEST(what_cannot_be_read_hides_no_node)
         const char *rest;
         const char *says;
     } cases[] = {
-        {",\"labels\":[]", "", "metadata.labels: expected an object"},
-        {",\"labels\":{\"nvidia.com/gpu.count\":8}", "",
+        {",'labels':[]", "", "metadata.labels: expected an object"},
+        {",'labels':{'nvidia.com/gpu.count':8}", "",
          "metadata.labels[\"nvidia.com/gpu.count\"]: expected a string, found a number"},
-        {",\"labels\":{\"nvidia.com/gpu.count\":\"8\",\"nvidia.com/gpu.count\":\"9\"}", "",
-         "comes twice"},
-        {",\"annotations\":{\"milligpu.io/gpus\":\"[]\\u0000\"}", "",
+        {",'labels':{'nvidia.com/gpu.count':'8','nvidia.com/gpu.count':'9'}", "", "comes twice"},
+        {",'annotations':{'milligpu.io/gpus':'[]\\u0000'}", "",
          "metadata.annotations[\"milligpu.io/gpus\"]: must not hold a NUL"},
-        {"", ",\"spec\":{\"unschedulable\":\"yes\"}", "spec.unschedulable: expected true or false"},
-        {"", ",\"status\":{\"capacity\":{\"nvidia.com/vgpu\":{}}}",
+        {"", ",'spec':{'unschedulable':'yes'}", "spec.unschedulable: expected true or false"},
+        {"", ",'status':{'capacity':{'nvidia.com/vgpu':{}}}",
          "status.capacity[\"nvidia.com/vgpu\"]: expected a quantity"},
-        {"", ",\"status\":{\"capacity\":{\"nvidia.com/vgpu\":1,\"nvidia.com/vgpu\":1}}",
-         "comes twice"},
-        {"", ",\"status\":[]", "status: expected an object"},
+        {"", ",'status':{'capacity':{'nvidia.com/vgpu':1,'nvidia.com/vgpu':1}}", "comes twice"},
+        {"", ",'status':[]", "status: expected an object"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char bytes[512];
-        (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"name\":\"n\"%s,\"uid\":\"u\"}%s}",
+        (void)snprintf(bytes, sizeof bytes, "{'metadata':{'name':'n'%s,'uid':'u'}%s}",
                        cases[i].meta, cases[i].rest);
         const struct node_facts node = decode(fixture, bytes);
         assert_string_equal(node.name, "n");
@@ -596,9 +580,10 @@ WIRE_TEST(what_cannot_be_read_hides_no_node)
 
 WIRE_TEST(a_cordon_that_cannot_be_read_takes_all)
 {
-    const struct node_facts node =
-        decode(fixture, "{\"metadata\":{\"annotations\":{\"milligpu.io/cordon\":\"n/gpu-0\\u0000\","
-                        "\"milligpu.io/gpus\":\"[]\"},\"name\":\"n\"}}");
+    const struct node_facts node = decode(
+        fixture,
+        "{'metadata':{'annotations':{'milligpu.io/cordon':'n/gpu-0\\u0000','milligpu.io/gpus':'["
+        "]'},'name':'n'}}");
     assert_string_equal(node.cordon, "all");
     assert_true(node.has_gpus);
     assert_null(node.unreadable);
@@ -611,16 +596,16 @@ WIRE_TEST(an_agent_is_there_whatever_is_said_of_it)
         bool agent;
     } cases[] = {
         {"", false},
-        {"\"milligpu.io/agents\":\"1\"", false},
-        {"\"milligpu.io/agent\":\"1.0\"", true},
-        {"\"milligpu.io/agent\":\"\"", true},
-        {"\"milligpu.io/agent\":\"false\",\"milligpu.io/agent\":\"x\"", true},
-        {"\"milligpu.io/agent\":\"\\u0000\"", true},
-        {"\"milligpu.io/agent\":{\"a\":[1]}", true},
+        {"'milligpu.io/agents':'1'", false},
+        {"'milligpu.io/agent':'1.0'", true},
+        {"'milligpu.io/agent':''", true},
+        {"'milligpu.io/agent':'false','milligpu.io/agent':'x'", true},
+        {"'milligpu.io/agent':'\\u0000'", true},
+        {"'milligpu.io/agent':{'a':[1]}", true},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char bytes[256];
-        (void)snprintf(bytes, sizeof bytes, "{\"metadata\":{\"annotations\":{%s},\"name\":\"n\"}}",
+        (void)snprintf(bytes, sizeof bytes, "{'metadata':{'annotations':{%s},'name':'n'}}",
                        cases[i].annotations);
         const struct node_facts node = decode(fixture, bytes);
         assert_int_equal(node.agent, cases[i].agent);
@@ -634,18 +619,18 @@ WIRE_TEST(the_key_of_an_agent_is_read_if_it_can_be)
         const char *value;
         const char *key;
     } cases[] = {
-        {"\"{\\\"v\\\":1,\\\"closed\\\":true,\\\"key\\\":\\\"PUAX=\\\"}\"", "PUAX="},
-        {"\"{\\\"v\\\":1}\"", NULL},
-        {"\"{\\\"key\\\":7}\"", NULL},
-        {"\"{\\\"key\\\":null}\"", NULL},
-        {"\"{\\\"key\\\":\\\"a\\\"\"", NULL},
+        {"'{\\'v\\':1,\\'closed\\':true,\\'key\\':\\'PUAX=\\'}'", "PUAX="},
+        {"'{\\'v\\':1}'", NULL},
+        {"'{\\'key\\':7}'", NULL},
+        {"'{\\'key\\':null}'", NULL},
+        {"'{\\'key\\':\\'a\\''", NULL},
         {"\"1.0\"", NULL},
-        {"{\"key\":\"a\"}", NULL},
+        {"{'key':'a'}", NULL},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char bytes[256];
         (void)snprintf(bytes, sizeof bytes,
-                       "{\"metadata\":{\"annotations\":{\"milligpu.io/agent\":%s},\"name\":\"n\"}}",
+                       "{'metadata':{'annotations':{'milligpu.io/agent':%s},'name':'n'}}",
                        cases[i].value);
         const struct node_facts node = decode(fixture, bytes);
         assert_true(node.agent);
@@ -663,9 +648,9 @@ static struct node_facts claiming(struct fixture *fixture, const char *agent)
     struct strbuf bytes;
 
     strbuf_init(&bytes);
-    strbuf_str(&bytes, "{\"metadata\":{\"name\":\"n\",\"annotations\":{\"milligpu.io/agent\":\"");
+    strbuf_str(&bytes, "{'metadata':{'name':'n','annotations':{'milligpu.io/agent':'");
     for (; *agent != '\0'; agent++)
-        strbuf_printf(&bytes, *agent == '"' || *agent == '\\' ? "\\%c" : "%c", *agent);
+        strbuf_printf(&bytes, *agent == '\'' || *agent == '\\' ? "\\%c" : "%c", *agent);
     strbuf_str(&bytes, "\"}}}");
     const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
@@ -683,17 +668,16 @@ WIRE_TEST(what_an_agent_claims_is_read)
         const char *agent;
         struct agent_claim claim;
     } row[] = {
-        {"{\"pod\":{\"uid\":\"p\",\"node\":\"n\",\"boot\":\"b\"},\"leaving\":\"told\"}",
-         {"p", "n", "b", "told"}},
-        {"{\"leaving\":\"uninstalled\",\"v\":1,\"version\":[\"0.2\"]}", {.leaving = "uninstalled"}},
+        {"{'pod':{'uid':'p','node':'n','boot':'b'},'leaving':'told'}", {"p", "n", "b", "told"}},
+        {"{'leaving':'uninstalled','v':1,'version':['0.2']}", {.leaving = "uninstalled"}},
         {"{}", {0}},
-        {"{\"pod\":{}}", {0}},
-        {"{\"pod\":{\"uid\":\"p\"}}", {.pod = "p"}},
-        {"{\"pod\":{\"node\":\"n\"}}", {.node = "n"}},
-        {"{\"pod\":{\"boot\":\"b\",\"name\":[{}],\"uid\":\"\"}}", {.boot = "b", .pod = ""}},
-        {"{\"pod\":null,\"leaving\":null,\"key\":null}", {0}},
-        {"{\"pod\":{\"uid\":\"p\",\"node\":null,\"boot\":null}}", {.pod = "p"}},
-        {"{\"pod\":{\"uid\":null,\"node\":\"n\"}}", {.node = "n"}},
+        {"{'pod':{}}", {0}},
+        {"{'pod':{'uid':'p'}}", {.pod = "p"}},
+        {"{'pod':{'node':'n'}}", {.node = "n"}},
+        {"{'pod':{'boot':'b','name':[{}],'uid':''}}", {.boot = "b", .pod = ""}},
+        {"{'pod':null,'leaving':null,'key':null}", {0}},
+        {"{'pod':{'uid':'p','node':null,'boot':null}}", {.pod = "p"}},
+        {"{'pod':{'uid':null,'node':'n'}}", {.node = "n"}},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
@@ -706,11 +690,10 @@ WIRE_TEST(what_an_agent_claims_is_read)
     }
     /* Elsewhere than in the member pod, and in an earlier annotation of the name, it is nothing. */
     const struct node_facts node =
-        decode(fixture, "{\"metadata\":{\"name\":\"n\",\"annotations\":{"
-                        "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"uid\\\":\\\"p\\\"}}\","
-                        "\"milligpu.io/agent\":\"{\\\"uid\\\":\\\"q\\\"}\"}}}");
+        decode(fixture, "{'metadata':{'name':'n','annotations':{'milligpu.io/agent':'{\\'pod\\':{"
+                        "\\'uid\\':\\'p\\'}}','milligpu.io/agent':'{\\'uid\\':\\'q\\'}'}}}");
     assert_null(node.claim.pod);
-    const struct node_facts none = decode(fixture, "{\"metadata\":{\"name\":\"n\"}}");
+    const struct node_facts none = decode(fixture, "{'metadata':{'name':'n'}}");
     assert_null(none.claim.pod);
     assert_null(none.claim.leaving);
     assert_null(none.boot);
@@ -720,17 +703,17 @@ WIRE_TEST(what_an_agent_claims_is_read)
 WIRE_TEST(a_claim_that_cannot_be_read_is_none)
 {
     static const char *const broken[] = {
-        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"uid\":\"p\",\"node\":7}}",
-        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"uid\":[\"p\"]}}",
-        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":{\"boot\":{}}}",
-        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":\"p\"}",
-        "{\"leaving\":\"told\",\"key\":\"k\",\"pod\":[]}",
-        "{\"pod\":{\"uid\":\"p\"},\"key\":\"k\",\"leaving\":true}",
-        "{\"pod\":{\"uid\":\"p\"},\"leaving\":\"told\",\"key\":7}",
-        "{\"pod\":{\"uid\":\"p\"},\"leaving\":\"told\",\"key\":\"k\"",
-        "{\"pod\":{\"uid\":\"p\"},\"leaving\":\"told\",\"key\":\"k\"}x",
-        "{\"pod\":{\"uid\":\"p\",\"uid\":\"q\"},\"leaving\":\"told\",\"key\":\"k\"}",
-        "[{\"pod\":{\"uid\":\"p\"}}]",
+        "{'leaving':'told','key':'k','pod':{'uid':'p','node':7}}",
+        "{'leaving':'told','key':'k','pod':{'uid':['p']}}",
+        "{'leaving':'told','key':'k','pod':{'boot':{}}}",
+        "{'leaving':'told','key':'k','pod':'p'}",
+        "{'leaving':'told','key':'k','pod':[]}",
+        "{'pod':{'uid':'p'},'key':'k','leaving':true}",
+        "{'pod':{'uid':'p'},'leaving':'told','key':7}",
+        "{'pod':{'uid':'p'},'leaving':'told','key':'k'",
+        "{'pod':{'uid':'p'},'leaving':'told','key':'k'}x",
+        "{'pod':{'uid':'p','uid':'q'},'leaving':'told','key':'k'}",
+        "[{'pod':{'uid':'p'}}]",
         "null",
         "",
     };
@@ -755,7 +738,7 @@ WIRE_TEST(ids_in_a_claim_are_bounded)
         for (size_t more = 0; more <= 1; more++) {
             memset(id, 'x', sizeof id);
             id[UID_BYTES_MAX + more] = '\0';
-            (void)snprintf(agent, sizeof agent, "{\"pod\":{\"%s\":\"%s\"}}", member[i], id);
+            (void)snprintf(agent, sizeof agent, "{'pod':{'%s':'%s'}}", member[i], id);
             const struct node_facts node = claiming(fixture, agent);
             const char *const read[] = {node.claim.pod, node.claim.node, node.claim.boot};
             assert_true(says(read[i], more == 0 ? id : NULL));
@@ -767,10 +750,10 @@ static struct node_facts booted(struct fixture *fixture, const char *info)
 {
     char bytes[2 * UID_BYTES_MAX + 256];
 
-    (void)snprintf(bytes, sizeof bytes,
-                   "{\"metadata\":{\"name\":\"n\"},\"status\":{\"nodeInfo\":%s,"
-                   "\"capacity\":{\"nvidia.com/vgpu\":\"1000\"}}}",
-                   info);
+    (void)snprintf(
+        bytes, sizeof bytes,
+        "{'metadata':{'name':'n'},'status':{'nodeInfo':%s,'capacity':{'nvidia.com/vgpu':'1000'}}}",
+        info);
     return decode(fixture, bytes);
 }
 
@@ -780,15 +763,15 @@ WIRE_TEST(the_boot_of_a_node_is_read_if_it_can_be)
         const char *info;
         const char *boot;
     } row[] = {
-        {"{\"bootID\":\"b-1\"}", "b-1"},
-        {"{\"machineID\":\"m\",\"bootID\":\"\",\"kernelVersion\":{\"a\":[1]}}", ""},
+        {"{'bootID':'b-1'}", "b-1"},
+        {"{'machineID':'m','bootID':'','kernelVersion':{'a':[1]}}", ""},
         {"{}", NULL},
         {"null", NULL},
-        {"{\"bootID\":null}", NULL},
-        {"{\"bootID\":7}", NULL},
-        {"{\"bootID\":\"b\",\"bootID\":\"c\"}", NULL},
+        {"{'bootID':null}", NULL},
+        {"{'bootID':7}", NULL},
+        {"{'bootID':'b','bootID':'c'}", NULL},
         {"\"b\"", NULL},
-        {"[{\"bootID\":\"b\"}]", NULL},
+        {"[{'bootID':'b'}]", NULL},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
@@ -800,9 +783,9 @@ WIRE_TEST(the_boot_of_a_node_is_read_if_it_can_be)
         assert_string_equal(node.capacity_milli, "1000");
     }
     char info[UID_BYTES_MAX + 32];
-    (void)snprintf(info, sizeof info, "{\"bootID\":\"%0*d\"}", UID_BYTES_MAX, 0);
+    (void)snprintf(info, sizeof info, "{'bootID':'%0*d'}", UID_BYTES_MAX, 0);
     assert_int_equal(strlen(booted(fixture, info).boot), UID_BYTES_MAX);
-    (void)snprintf(info, sizeof info, "{\"bootID\":\"%0*d\"}", UID_BYTES_MAX + 1, 0);
+    (void)snprintf(info, sizeof info, "{'bootID':'%0*d'}", UID_BYTES_MAX + 1, 0);
     assert_null(booted(fixture, info).boot);
 }
 
@@ -810,8 +793,8 @@ static struct node_facts allocatable(struct fixture *fixture, const char *amount
 {
     char bytes[1024];
     (void)snprintf(bytes, sizeof bytes,
-                   "{\"metadata\":{\"name\":\"n\"},\"status\":{\"allocatable\":{%s},"
-                   "\"capacity\":{\"cpu\":\"999\",\"memory\":\"999Gi\"}}}",
+                   "{'metadata':{'name':'n'},'status':{'allocatable':{%s},'capacity':{'cpu':'999',"
+                   "'memory':'999Gi'}}}",
                    amounts);
     return decode(fixture, bytes);
 }
@@ -822,24 +805,21 @@ WIRE_TEST(cpu_and_memory_are_read_and_rounded_down)
         const char *amounts;
         struct host host;
     } cases[] = {
-        {"\"cpu\":\"63\",\"memory\":\"16Gi\"", {63000, 16384}},
-        {"\"cpu\":8,\"memory\":1048576", {8000, 1}},
-        {"\"cpu\":\"63900m\"", {63900, 0}},
-        {"\"cpu\":\"1.0015\"", {1001, 0}},
-        {"\"cpu\":\"1500u\"", {1, 0}},
-        {"\"memory\":\"1048575\"", {0, 0}},
-        {"\"memory\":\"2097151\"", {0, 1}},
-        {"\"memory\":\"3145727.5\"", {0, 2}},
-        {"\"memory\":\"3145728.5\"", {0, 3}},
-        {"\"memory\":\"263856Mi\"", {0, 263856}},
-        {"\"cpu\":\"4294967.294\",\"memory\":\"4294967294Mi\"",
+        {"'cpu':'63','memory':'16Gi'", {63000, 16384}},
+        {"'cpu':8,'memory':1048576", {8000, 1}},
+        {"'cpu':'63900m'", {63900, 0}},
+        {"'cpu':'1.0015'", {1001, 0}},
+        {"'cpu':'1500u'", {1, 0}},
+        {"'memory':'1048575'", {0, 0}},
+        {"'memory':'2097151'", {0, 1}},
+        {"'memory':'3145727.5'", {0, 2}},
+        {"'memory':'3145728.5'", {0, 3}},
+        {"'memory':'263856Mi'", {0, 263856}},
+        {"'cpu':'4294967.294','memory':'4294967294Mi'", {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
+        {"'cpu':'4294967.295','memory':'4294967295Mi'", {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
+        {"'cpu':'9223372036854775','memory':'9223372036854775807'",
          {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
-        {"\"cpu\":\"4294967.295\",\"memory\":\"4294967295Mi\"",
-         {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
-        {"\"cpu\":\"9223372036854775\",\"memory\":\"9223372036854775807\"",
-         {HOST_UNKNOWN - 1, HOST_UNKNOWN - 1}},
-        {"\"memory\":\"1Gi\",\"nvidia.com/vgpu\":7,\"ephemeral-storage\":1,\"cpu\":1",
-         {1000, 1024}},
+        {"'memory':'1Gi','nvidia.com/vgpu':7,'ephemeral-storage':1,'cpu':1", {1000, 1024}},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct node_facts node = allocatable(fixture, cases[i].amounts);
@@ -855,21 +835,21 @@ WIRE_TEST(cpu_and_memory_that_cannot_be_read_are_not_known)
 {
     static const char *const amounts[] = {
         "",
-        "\"cpu\":null,\"memory\":null",
-        "\"cpu\":\"lots\",\"memory\":\"\"",
-        "\"cpu\":[1],\"memory\":{\"cpu\":1}",
-        "\"cpu\":true,\"memory\":false",
-        "\"cpu\":\"8\\u0000\",\"memory\":\"8Gi\\u0000\"",
-        "\"cpu\":-8,\"memory\":\"-8Gi\"",
-        "\"cpu\":\"-1.0005\",\"memory\":\"-0.5\"",
-        "\"cpu\":\"0.0005\",\"memory\":\"0.5\"",
-        "\"cpu\":\"1e99\",\"memory\":\"1e99\"",
-        "\"cpu\":\"9223372036854775.8075\",\"memory\":\"9223372036854775808\"",
-        "\"cpu\":\"8\",\"memory\":\"8Gi\",\"cpu\":[],\"memory\":null",
+        "'cpu':null,'memory':null",
+        "'cpu':'lots','memory':''",
+        "'cpu':[1],'memory':{'cpu':1}",
+        "'cpu':true,'memory':false",
+        "'cpu':'8\\u0000','memory':'8Gi\\u0000'",
+        "'cpu':-8,'memory':'-8Gi'",
+        "'cpu':'-1.0005','memory':'-0.5'",
+        "'cpu':'0.0005','memory':'0.5'",
+        "'cpu':'1e99','memory':'1e99'",
+        "'cpu':'9223372036854775.8075','memory':'9223372036854775808'",
+        "'cpu':'8','memory':'8Gi','cpu':[],'memory':null",
     };
     for (size_t i = 0; i < ARRAY_LEN(amounts); i++) {
         char all[256];
-        (void)snprintf(all, sizeof all, "%s%s\"nvidia.com/vgpu\":\"7000\"", amounts[i],
+        (void)snprintf(all, sizeof all, "%s%s'nvidia.com/vgpu':'7000'", amounts[i],
                        i > 0 ? "," : "");
         const struct node_facts node = allocatable(fixture, all);
         assert_null(node.unreadable);
