@@ -82,25 +82,6 @@ WIRE_TEST(a_recorded_preemption_is_read_and_given_back_byte_for_byte)
     assert_string_equal(fixture->out.data + 1, strstr(copy.at, key));
 }
 
-WIRE_TEST(answers_have_these_very_bytes)
-{
-    for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
-        const struct extender_args args = args_of(fixture, versions[v], "filter.req.http");
-        static const uint32_t choice[] = {1, 0, 2};
-        const struct extender_filter_result fits = {.chosen = 3, .choice = choice};
-        strbuf_reset(&fixture->out);
-        extender_filter_encode(&fixture->out, &args, &fits);
-        assert_string_equal(fixture->out.data,
-                            "{\"Nodes\":null,\"NodeNames\":[\"node1\",\"node0\",\"node2\"],"
-                            "\"FailedNodes\":{},\"FailedAndUnresolvableNodes\":{},\"Error\":\"\"}");
-        strbuf_reset(&fixture->out);
-        extender_priorities_encode(&fixture->out, &args, (const uint8_t[]){0, 10, 5});
-        assert_string_equal(fixture->out.data,
-                            "[{\"Host\":\"node0\",\"Score\":0},{\"Host\":\"node1\",\"Score\":10},"
-                            "{\"Host\":\"node2\",\"Score\":5}]");
-    }
-}
-
 WIRE_TEST(the_answer_to_a_binding_is_a_success)
 {
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {

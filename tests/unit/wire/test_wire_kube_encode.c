@@ -2,99 +2,96 @@
 #include "wire/kube/kube_read.h"
 
 /* A node with two real GPUs and two that are known only by index, and a pod on them. */
-struct place {
+static struct {
     struct names *names;
     struct node *node;
     struct allocation *allocation;
-};
+} place;
 
-static struct share share(struct place *place, const char *container, const char *gpu,
-                          uint32_t milli)
+static const struct atom *intern(const char *name)
 {
-    return (struct share){.container = container,
-                          .gpu = names_intern(place->names, text_of(gpu)),
-                          .milli = milli,
-                          .mib = milli * 16};
+    return names_intern(place.names, text_of(name));
 }
 
-static struct place place_new(void)
+static struct share share(const char *container, const char *gpu, uint32_t milli)
 {
-    struct place place = {.names = names_new()};
-    const struct atom *empty = names_intern(place.names, TEXT(""));
+    return (struct share){
+        .container = container, .gpu = intern(gpu), .milli = milli, .mib = milli * 16};
+}
+
+static int set_up(void **state)
+{
+    place.names = names_new();
+    const struct atom *empty = intern("");
     const struct gpu gpu[] = {
-        {.id = names_intern(place.names, TEXT("GPU-zzz")),
-         .alias = names_intern(place.names, TEXT("node-1/gpu-0")),
-         .model = empty,
-         .milli = 1000,
-         .index = 0},
-        {.id = names_intern(place.names, TEXT("node-1/gpu-1")),
-         .model = empty,
-         .milli = 1000,
-         .index = 1},
-        {.id = names_intern(place.names, TEXT("node-1/gpu-2")),
-         .model = empty,
-         .milli = 1000,
-         .index = 2},
-        {.id = names_intern(place.names, TEXT("GPU-aaa")),
-         .model = empty,
-         .milli = 1000,
-         .index = 12},
+        {.id = intern("GPU-zzz"), .alias = intern("node-1/gpu-0"), .index = 0},
+        {.id = intern("node-1/gpu-1"), .index = 1},
+        {.id = intern("node-1/gpu-2"), .index = 2},
+        {.id = intern("GPU-aaa"), .index = 12},
     };
-    const struct node_build build = {.name = names_intern(place.names, TEXT("node-1")),
+    struct gpu gpus[ARRAY_LEN(gpu)];
+
+    for (size_t i = 0; i < ARRAY_LEN(gpu); i++) {
+        gpus[i] = gpu[i];
+        gpus[i].model = empty;
+        gpus[i].milli = 1000;
+    }
+    const struct node_build build = {.name = intern("node-1"),
                                      .uid = empty,
                                      .problem_text = empty,
-                                     .gpus = ARRAY_LEN(gpu),
-                                     .gpu = gpu};
+                                     .gpus = ARRAY_LEN(gpus),
+                                     .gpu = gpus};
     place.node = node_new(&build);
-    return place;
+    return bench_setup(state);
 }
 
-static void place_pod(struct place *place, const struct share *shares, uint32_t count)
+static int tear_down(void **state)
+{
+    allocation_unref(place.allocation);
+    place.allocation = NULL;
+    node_unref(place.node);
+    names_free(place.names);
+    return bench_teardown(state);
+}
+
+#define PLACE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+
+/* The pod of the test, in place of the one before. */
+static void place_pod(const struct share *shares, uint32_t count)
 {
     const struct allocation_facts facts = {.uid = "cf75",
                                            .namespace = "team",
                                            .name = "web-0",
-                                           .node = place->node->name,
-                                           .node_uid = place->node->uid,
+                                           .node = place.node->name,
+                                           .node_uid = place.node->uid,
                                            .origin = count > 0 ? ORIGIN_GRANTED : ORIGIN_ADOPTED,
                                            .reserved_ms = 1,
                                            .shares = count,
                                            .share = shares};
-    place->allocation = allocation_new(&facts);
+    allocation_unref(place.allocation);
+    place.allocation = allocation_new(&facts);
 }
 
-static void place_done(struct place *place)
+PLACE_TEST(a_note_lists_shares_by_container_and_index)
 {
-    allocation_unref(place->allocation);
-    node_unref(place->node);
-    names_free(place->names);
-}
-
-WIRE_TEST(a_note_lists_shares_by_container_and_index)
-{
-    struct place place = place_new();
-    const struct share shares[] = {share(&place, "b", "GPU-aaa", 500),
-                                   share(&place, "a", "node-1/gpu-2", 300),
-                                   share(&place, "b", "GPU-zzz", 500)};
-    place_pod(&place, shares, ARRAY_LEN(shares));
+    const struct share shares[] = {share("b", "GPU-aaa", 500), share("a", "node-1/gpu-2", 300),
+                                   share("b", "GPU-zzz", 500)};
+    place_pod(shares, ARRAY_LEN(shares));
     note_value(&fixture->out, place.allocation, place.node);
     assert_json(
         fixture->out.data,
         "{'v':1,'containers':{'b':[{'gpu':'GPU-zzz','index':0,'milli':500,'mib':8000},{"
         "'gpu':'GPU-aaa','index':12,'milli':500,'mib':8000}],'a':[{'gpu':'node-1/gpu-2','index':2,"
         "'milli':300,'mib':4800}]}}");
-    place_done(&place);
 }
 
-WIRE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
+PLACE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
 {
-    struct place place = place_new();
-    struct share shares[] = {share(&place, "a", "GPU-aaa", 200),
-                             share(&place, "b", "GPU-aaa", 300)};
+    struct share shares[] = {share("a", "GPU-aaa", 200), share("b", "GPU-aaa", 300)};
     struct pod pod = {.annotation = NOTE_NONE};
     shares[0].asked = 100;
     shares[1].asked = 300;
-    place_pod(&place, shares, ARRAY_LEN(shares));
+    place_pod(shares, ARRAY_LEN(shares));
     note_value(&fixture->out, place.allocation, place.node);
     assert_json(fixture->out.data,
                 "{'v':1,'containers':{'a':[{'gpu':'GPU-aaa','index':12,'milli':200,'mib':3200,"
@@ -106,15 +103,12 @@ WIRE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
     assert_int_equal(pod_share_asked(&pod.share[0]), 100);
     assert_int_equal(pod.share[1].asked, 0);
     assert_int_equal(pod_share_asked(&pod.share[1]), 300);
-    place_done(&place);
 }
 
-WIRE_TEST(what_is_written_is_read_back)
+PLACE_TEST(what_is_written_is_read_back)
 {
-    struct place place = place_new();
-    const struct share shares[] = {share(&place, "a", "GPU-aaa", 300),
-                                   share(&place, "b", "node-1/gpu-1", 700)};
-    place_pod(&place, shares, ARRAY_LEN(shares));
+    const struct share shares[] = {share("a", "GPU-aaa", 300), share("b", "node-1/gpu-1", 700)};
+    place_pod(shares, ARRAY_LEN(shares));
     strbuf_str(&fixture->out, "{\"metadata\":{\"name\":\"p\",\"uid\":\"u\",\"annotations\":");
     annotation_encode(&fixture->out, place.allocation, place.node);
     strbuf_str(&fixture->out, "}}");
@@ -130,16 +124,13 @@ WIRE_TEST(what_is_written_is_read_back)
     assert_int_equal(pod.share[0].milli, 300);
     assert_int_equal(pod.share[0].mib, 4800);
     assert_string_equal(pod.share[1].gpu, "node-1/gpu-1");
-    place_done(&place);
 }
 
-WIRE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
+PLACE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
 {
-    struct place place = place_new();
-    const struct share shares[] = {
-        share(&place, "a", "GPU-aaa", 100), share(&place, "a", "node-1/gpu-1", 100),
-        share(&place, "b", "GPU-aaa", 100), share(&place, "c", "node-1/gpu-0", 100)};
-    place_pod(&place, shares, ARRAY_LEN(shares));
+    const struct share shares[] = {share("a", "GPU-aaa", 100), share("a", "node-1/gpu-1", 100),
+                                   share("b", "GPU-aaa", 100), share("c", "node-1/gpu-0", 100)};
+    place_pod(shares, ARRAY_LEN(shares));
     annotation_encode(&fixture->out, place.allocation, place.node);
     const char *rest = strstr(fixture->out.data, ",\"milligpu.io/visible-devices\"");
     assert_non_null(rest);
@@ -149,31 +140,26 @@ WIRE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
         ",'milligpu.io/visible-devices':'GPU-zzz,1,GPU-aaa','visible-devices.milligpu.io/a':'1,"
         "GPU-aaa','visible-devices.milligpu.io/b':'GPU-aaa',"
         "'visible-devices.milligpu.io/c':'GPU-zzz'}");
-    place_done(&place);
 }
 
-WIRE_TEST(a_gpu_that_the_node_does_not_show_keeps_its_name)
+PLACE_TEST(a_gpu_that_the_node_does_not_show_keeps_its_name)
 {
-    struct place place = place_new();
-    const struct share shares[] = {share(&place, "a", "GPU-gone", 100),
-                                   share(&place, "b", "node-1/gpu-31", 100)};
-    place_pod(&place, shares, ARRAY_LEN(shares));
+    const struct share shares[] = {share("a", "GPU-gone", 100), share("b", "node-1/gpu-31", 100)};
+    place_pod(shares, ARRAY_LEN(shares));
     annotation_encode(&fixture->out, place.allocation, place.node);
     assert_has(fixture->out.data, "visible-devices':'GPU-gone,31'");
-    place_done(&place);
 }
 
-static int bind(struct fixture *fixture, const struct place *place, struct binding_terms terms)
+static int bind(struct fixture *fixture, struct binding_terms terms)
 {
-    return binding_encode(&fixture->out, place->allocation, place->node, &terms, &fixture->err);
+    return binding_encode(&fixture->out, place.allocation, place.node, &terms, &fixture->err);
 }
 
-WIRE_TEST(a_binding_carries_everything_in_one_write)
+PLACE_TEST(a_binding_carries_everything_in_one_write)
 {
-    struct place place = place_new();
-    const struct share shares[] = {share(&place, "c", "GPU-aaa", 300)};
-    place_pod(&place, shares, ARRAY_LEN(shares));
-    assert_int_equal(bind(fixture, &place, (struct binding_terms){.version = 190}), 0);
+    const struct share shares[] = {share("c", "GPU-aaa", 300)};
+    place_pod(shares, ARRAY_LEN(shares));
+    assert_int_equal(bind(fixture, (struct binding_terms){.version = 190}), 0);
     assert_json(
         fixture->out.data,
         "{'apiVersion':'v1','kind':'Binding','metadata':{'name':'web-0','namespace':'team',"
@@ -182,7 +168,6 @@ WIRE_TEST(a_binding_carries_everything_in_one_write)
         "\\'mib\\':4800}]}}','milligpu.io/visible-devices':'GPU-aaa',"
         "'visible-devices.milligpu.io/c':'GPU-aaa'}},'target':{'apiVersion':'v1','kind':'Node',"
         "'name':'node-1'}}");
-    place_done(&place);
 }
 
 /* What it is asked to sign, in words; with a ctx that says so it fails. */
@@ -195,14 +180,13 @@ static int sign_in_words(const void *ctx, struct text uid, struct text node, str
     return 0;
 }
 
-WIRE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
+PLACE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
 {
-    struct place place = place_new();
     const struct share shares[] = {
-        share(&place, "c", "GPU-aaa", 300),
-        share(&place, "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabc", "GPU-aaa", 1),
-        share(&place, "c", "GPU-zzz", 300),
-        share(&place, "123456789012345678901234567890123456789012345678901234", "GPU-aaa", 1)};
+        share("c", "GPU-aaa", 300),
+        share("abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabc", "GPU-aaa", 1),
+        share("c", "GPU-zzz", 300),
+        share("123456789012345678901234567890123456789012345678901234", "GPU-aaa", 1)};
     const char *others[] = {"log",
                             "-",
                             "",
@@ -212,9 +196,9 @@ WIRE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
     const struct binding_signer signer = {NULL, sign_in_words};
     const struct request request = {.others = ARRAY_LEN(others), .other = others};
     const struct binding_terms terms = {&signer, &request, 190};
-    place_pod(&place, shares, ARRAY_LEN(shares));
+    place_pod(shares, ARRAY_LEN(shares));
     place.node->agent = true;
-    assert_int_equal(bind(fixture, &place, terms), 0);
+    assert_int_equal(bind(fixture, terms), 0);
     CLEANUP(strbuf_done) struct strbuf note;
     strbuf_init(&note);
     note_value(&note, place.allocation, place.node);
@@ -244,49 +228,40 @@ WIRE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
     assert_int_equal(binding_encode(&again, place.allocation, place.node, &terms, &fixture->err),
                      0);
     assert_string_equal(again.data, fixture->out.data);
-    place_done(&place);
 }
 
-WIRE_TEST(a_signature_and_an_agent_do_not_need_each_other)
+PLACE_TEST(a_signature_and_an_agent_do_not_need_each_other)
 {
-    struct place place = place_new();
-    const struct share one = share(&place, "c", "GPU-aaa", 300);
+    const struct share one = share("c", "GPU-aaa", 300);
     const struct binding_signer signer = {NULL, sign_in_words};
-    place_pod(&place, &one, 1);
-    assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 1}),
-                     0);
+    place_pod(&one, 1);
+    assert_int_equal(bind(fixture, (struct binding_terms){.signer = &signer, .version = 1}), 0);
     assert_has(fixture->out.data, "'milligpu.io/signature':'cf75 on node-1: ");
     assert_lacks(fixture->out.data, "required-plugins");
     strbuf_reset(&fixture->out);
     place.node->agent = true;
-    assert_int_equal(bind(fixture, &place, (struct binding_terms){.version = 1}), 0);
+    assert_int_equal(bind(fixture, (struct binding_terms){.version = 1}), 0);
     assert_lacks(fixture->out.data, "signature");
     assert_has(fixture->out.data, "required-plugins.noderesource.dev/pod");
-    place_done(&place);
 }
 
-WIRE_TEST(a_binding_that_cannot_be_signed_is_none)
+PLACE_TEST(a_binding_that_cannot_be_signed_is_none)
 {
-    struct place place = place_new();
-    const struct share one = share(&place, "c", "GPU-aaa", 300);
+    const struct share one = share("c", "GPU-aaa", 300);
     const struct binding_signer signer = {"no ink", sign_in_words};
-    place_pod(&place, &one, 1);
-    assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 1}),
+    place_pod(&one, 1);
+    assert_int_equal(bind(fixture, (struct binding_terms){.signer = &signer, .version = 1}),
                      -ERR_INTERNAL);
     assert_says(fixture, "no ink");
-    place_done(&place);
 }
 
-WIRE_TEST(a_pod_without_shares_has_nothing_to_sign)
+PLACE_TEST(a_pod_without_shares_has_nothing_to_sign)
 {
-    struct place place = place_new();
     const struct binding_signer signer = {"no ink", sign_in_words};
-    place_pod(&place, NULL, 0);
+    place_pod(NULL, 0);
     place.node->agent = true;
-    assert_int_equal(bind(fixture, &place, (struct binding_terms){.signer = &signer, .version = 7}),
-                     0);
+    assert_int_equal(bind(fixture, (struct binding_terms){.signer = &signer, .version = 7}), 0);
     assert_lacks(fixture->out.data, "annotations");
-    place_done(&place);
 }
 
 WIRE_TEST(the_public_keys_are_a_config_map)
@@ -306,7 +281,7 @@ WIRE_TEST(the_public_keys_are_a_config_map)
                         "/api/v1/namespaces/team/configmaps");
 }
 
-WIRE_TEST(keys_that_the_api_server_would_not_check_are_checked)
+PLACE_TEST(keys_that_the_api_server_would_not_check_are_checked)
 {
     static const struct {
         const char *container;
@@ -324,34 +299,30 @@ WIRE_TEST(keys_that_the_api_server_would_not_check_are_checked)
         {"\xC3\xA9", false},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct place place = place_new();
-        const struct share one = share(&place, cases[i].container, "GPU-aaa", 300);
-        place_pod(&place, &one, 1);
-        const int result = bind(fixture, &place, (struct binding_terms){.version = 0});
+        const struct share one = share(cases[i].container, "GPU-aaa", 300);
+        place_pod(&one, 1);
+        const int result = bind(fixture, (struct binding_terms){.version = 0});
         assert_int_equal(result, cases[i].good ? 0 : -ERR_INVALID);
         if (!cases[i].good)
             assert_says(fixture, "annotation visible-devices.milligpu.io/");
-        place_done(&place);
     }
 }
 
 static int bind_parts(struct fixture *fixture, int id_bytes)
 {
-    struct place place = place_new();
     static struct share shares[PARTS_MAX];
     for (uint32_t i = 0; i < PARTS_MAX; i++) {
         char id[512];
         (void)snprintf(id, sizeof id, "GPU-%0*u", id_bytes - 4, i);
-        shares[i] = share(&place, "container-with-a-long-name", id, 1);
+        shares[i] = share("container-with-a-long-name", id, 1);
     }
-    place_pod(&place, shares, PARTS_MAX);
+    place_pod(shares, PARTS_MAX);
     strbuf_reset(&fixture->out);
-    const int result = bind(fixture, &place, (struct binding_terms){.version = 0});
-    place_done(&place);
+    const int result = bind(fixture, (struct binding_terms){.version = 0});
     return result;
 }
 
-WIRE_TEST(annotations_that_are_too_large_are_refused)
+PLACE_TEST(annotations_that_are_too_large_are_refused)
 {
     assert_int_equal(bind_parts(fixture, 128), 0);
     assert_true(fixture->out.len > 200 * 1024);

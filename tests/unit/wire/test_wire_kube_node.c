@@ -215,17 +215,31 @@ WIRE_TEST(time_slicing_is_seen)
     assert_null(labelled(fixture, "'nvidia.com/mps.capable':'false'").label_sharing);
 }
 
-/* Read as the node of eight A100 that has these labels beside all others, then judged. */
-static struct inventory judged(struct fixture *fixture, const struct gfd_label *changes,
-                               const char *more)
+/*
+ * Read as the node of eight A100 with all labels of NVIDIA's operator, then judged. Changes are
+ * words: mig.strategy=mixed sets nvidia.com/mig.strategy, -gpu.count removes nvidia.com/gpu.count.
+ */
+static struct inventory judged(struct fixture *fixture, const char *changes, const char *more)
 {
+    struct gfd_label label[6] = {{0}};
+    struct text rest = text_of(changes);
+    struct text word;
     static const struct inventory_rules from_labels = {.from_labels = true};
     struct inventory inventory;
     struct strbuf bytes;
 
+    for (size_t i = 0; text_cut(&rest, ' ', &word); i++) {
+        const size_t minus = word.at[0] == '-';
+        const size_t len = strcspn(word.at, "= ") - minus;
+        assert_true(i + 1 < ARRAY_LEN(label));
+        label[i].key = arena_printf(&fixture->arena, "nvidia.com/%.*s", (int)len, word.at + minus);
+        if (minus == 0)
+            label[i].value =
+                arena_printf(&fixture->arena, "%.*s", (int)(word.len - len - 1), word.at + len + 1);
+    }
     strbuf_init(&bytes);
     strbuf_str(&bytes, "{'metadata':{'name':'n','labels':{");
-    gfd_labels(&bytes, 8, "NVIDIA-A100-SXM4-80GB", 81920, changes);
+    gfd_labels(&bytes, 8, "NVIDIA-A100-SXM4-80GB", 81920, label);
     strbuf_printf(&bytes, "}%s}", more);
     const struct node_facts node = decode(fixture, bytes.data);
     strbuf_done(&bytes);
@@ -239,74 +253,47 @@ static struct inventory judged(struct fixture *fixture, const struct gfd_label *
     "'},'allocatable':{'nvidia.com/gpu':'" allocatable "\"}}"
 
 static const struct {
-    struct gfd_label changes[6];
+    const char *changes;
     const char *more;
     enum inventory_problem problem;
     enum plugin_state plugin;
 } judgement[] = {
-    {{{0}}, AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
-    {{{0}}, AMOUNTS("8", "0"), PROBLEM_NONE, PLUGIN_DOWN},
-    {{{0}}, AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
-    {{{0}}, "}", PROBLEM_NONE, PLUGIN_NONE},
-    {{{"nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"}},
-     AMOUNTS("0", "0"),
-     PROBLEM_NONE,
+    {"", AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
+    {"", AMOUNTS("8", "0"), PROBLEM_NONE, PLUGIN_DOWN},
+    {"", AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
+    {"", "}", PROBLEM_NONE, PLUGIN_NONE},
+    {"gpu.deploy.device-plugin=paused-for-driver-upgrade", AMOUNTS("0", "0"), PROBLEM_NONE,
      PLUGIN_DOWN},
-    {{{"nvidia.com/gpu.deploy.device-plugin", "false"}},
-     AMOUNTS("0", "0"),
-     PROBLEM_NONE,
-     PLUGIN_ZERO},
-    {{{"nvidia.com/gpu.deploy.device-plugin", NULL}}, AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
-    {{{"nvidia.com/gpu.deploy.device-plugin", NULL}, {"nvidia.com/gpu.deploy.operands", "false"}},
-     AMOUNTS("0", "0"),
-     PROBLEM_NONE,
+    {"gpu.deploy.device-plugin=false", AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
+    {"-gpu.deploy.device-plugin", AMOUNTS("0", "0"), PROBLEM_NONE, PLUGIN_ZERO},
+    {"-gpu.deploy.device-plugin gpu.deploy.operands=false", AMOUNTS("0", "0"), PROBLEM_NONE,
      PLUGIN_DOWN},
-    {{{"nvidia.com/gpu.deploy.device-plugin", NULL}, {"nvidia.com/gpu.deploy.operands", "true"}},
-     AMOUNTS("0", "0"),
-     PROBLEM_NONE,
+    {"-gpu.deploy.device-plugin gpu.deploy.operands=true", AMOUNTS("0", "0"), PROBLEM_NONE,
      PLUGIN_ZERO},
-    {{{0}}, AMOUNTS("32", "32"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
-    {{{"nvidia.com/gpu.count", "1"}}, AMOUNTS("4", "4"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
-    {{{"nvidia.com/gpu.count", NULL}}, AMOUNTS("8", "8"), PROBLEM_NO_SOURCE, PLUGIN_NONE},
-    {{{"nvidia.com/gpu.workload.config", "vm-vgpu"}},
-     AMOUNTS("8", "8"),
-     PROBLEM_VIRTUAL_MACHINES,
-     PLUGIN_NONE},
-    {{{"nvidia.com/gpu.workload.config", "container"}}, AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
-    {{{"nvidia.com/gpu.replicas", "4"},
-      {"nvidia.com/gpu.sharing-strategy", "time-slicing"},
-      {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-SHARED"}},
-     AMOUNTS("32", "32"),
-     PROBLEM_SHARING,
-     PLUGIN_NONE},
-    {{{"nvidia.com/mig.strategy", "mixed"},
-      {"nvidia.com/mig.config", "custom"},
-      {"nvidia.com/mig-1g.10gb.count", "14"},
-      {"nvidia.com/mig-1g.10gb.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}},
-     AMOUNTS("6", "6"),
-     PROBLEM_MIG,
-     PLUGIN_NONE},
-    {{{"nvidia.com/gpu.count", "56"},
-      {"nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"},
-      {"nvidia.com/mig.config", "all-1g.10gb"}},
-     AMOUNTS("56", "56"),
-     PROBLEM_MIG,
-     PLUGIN_NONE},
-    {{{0}},
+    {"", AMOUNTS("32", "32"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
+    {"gpu.count=1", AMOUNTS("4", "4"), PROBLEM_FOREIGN_UNITS, PLUGIN_NONE},
+    {"-gpu.count", AMOUNTS("8", "8"), PROBLEM_NO_SOURCE, PLUGIN_NONE},
+    {"gpu.workload.config=vm-vgpu", AMOUNTS("8", "8"), PROBLEM_VIRTUAL_MACHINES, PLUGIN_NONE},
+    {"gpu.workload.config=container", AMOUNTS("8", "8"), PROBLEM_NONE, PLUGIN_UP},
+    {"gpu.replicas=4 gpu.sharing-strategy=time-slicing gpu.product=NVIDIA-A100-SXM4-80GB-SHARED",
+     AMOUNTS("32", "32"), PROBLEM_SHARING, PLUGIN_NONE},
+    {"mig.strategy=mixed mig.config=custom mig-1g.10gb.count=14"
+     " mig-1g.10gb.product=NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
+     AMOUNTS("6", "6"), PROBLEM_MIG, PLUGIN_NONE},
+    {"gpu.count=56 gpu.product=NVIDIA-A100-SXM4-80GB-MIG-1g.10gb mig.config=all-1g.10gb",
+     AMOUNTS("56", "56"), PROBLEM_MIG, PLUGIN_NONE},
+    {"",
      "},'status':{'capacity':{'nvidia.com/gpu.shared':'32'},'allocatable':{"
      "'nvidia.com/gpu.shared':'0'}}",
-     PROBLEM_SHARING,
-     PLUGIN_NONE},
-    {{{0}},
+     PROBLEM_SHARING, PLUGIN_NONE},
+    {"",
      "},'status':{'capacity':{'nvidia.com/gpu.shared':'0'},'allocatable':{"
      "'nvidia.com/gpu.shared':32}}",
-     PROBLEM_SHARING,
-     PLUGIN_NONE},
-    {{{0}},
+     PROBLEM_SHARING, PLUGIN_NONE},
+    {"",
      "},'status':{'capacity':{'nvidia.com/gpu.shared':'0'},'allocatable':{"
      "'nvidia.com/gpu.shared':'0','nvidia.com/gpu.sharedx':'8','nvidia.com/gp':'8'}}",
-     PROBLEM_NONE,
-     PLUGIN_NONE},
+     PROBLEM_NONE, PLUGIN_NONE},
 };
 
 WIRE_TEST(the_labels_of_nvidias_operator_are_judged_together)
@@ -323,10 +310,7 @@ WIRE_TEST(the_labels_of_nvidias_operator_are_judged_together)
 /* MIG has two of eight; the labels speak of the node, and the agent of each GPU. */
 WIRE_TEST(an_agent_is_believed_rather_than_the_labels_of_its_node)
 {
-    static const struct gfd_label mixed[] = {{"nvidia.com/mig.strategy", "mixed"},
-                                             {"nvidia.com/mig.config", "custom"},
-                                             {"nvidia.com/mig-1g.10gb.count", "14"},
-                                             {0}};
+    static const char mixed[] = "mig.strategy=mixed mig.config=custom mig-1g.10gb.count=14";
     static const char agent[] =
         ",'annotations':{'milligpu.io/agent':'{}','milligpu.io/gpus':'[{\\'uuid\\':\\'GPU-a\\',"
         "\\'index\\':0,\\'held\\':\\'mig\\'},{\\'uuid\\':\\'GPU-b\\',\\'index\\':1}]'}" AMOUNTS(
@@ -484,8 +468,8 @@ WIRE_TEST(a_broken_inventory_is_a_fact_that_names_the_field)
         {"[", "found the end"},
         {"[1]", "milligpu.io/gpus[0]: expected an object"},
         {"[null]", "milligpu.io/gpus[0]: expected an object"},
-        {"[{}]", "[0]: has no 'uuid'"},
-        {"[{'uuid':'a'}]", "[0]: has no 'index'"},
+        {"[{}]", "[0]: has no \"uuid\""},
+        {"[{'uuid':'a'}]", "[0]: has no \"index\""},
         {"[{'uuid':null,'index':0}]", "[0]: has a null where uuid should be"},
         {"[{'uuid':'','index':0}]", "[0].uuid: must not be empty"},
         {"[{'uuid':'a,b','index':0}]", "[0].uuid: must be printable ASCII"},
