@@ -135,7 +135,7 @@ static int bind_to(struct fixture *fixture, const char *name, const char *node)
 
 /* ---- objects ---- */
 
-FIXTURE_TEST(a_created_pod_is_what_the_api_server_makes_of_it)
+FIXTURE_TEST(create__gives_a_pod_what_the_api_server_adds)
 {
     asks(fixture, "POST", PODS, vgpu_pod, 201, "'phase':'Pending'");
     expect(fixture, 201, "'namespace':'default'");
@@ -148,7 +148,7 @@ FIXTURE_TEST(a_created_pod_is_what_the_api_server_makes_of_it)
     asks(fixture, "POST", PODS, vgpu_pod, 409, "pods \\\"a\\\" already exists");
 }
 
-FIXTURE_TEST(uids_are_the_same_in_every_run_and_differ_within_one)
+FIXTURE_TEST(uid__is_the_same_in_every_run_and_differs_within_one)
 {
     void *other = NULL;
     char first[64];
@@ -163,7 +163,7 @@ FIXTURE_TEST(uids_are_the_same_in_every_run_and_differ_within_one)
     (void)tear_down(&other);
 }
 
-FIXTURE_TEST(amounts_become_canonical)
+FIXTURE_TEST(amount__becomes_canonical)
 {
     static const struct {
         const char *given;
@@ -185,7 +185,7 @@ FIXTURE_TEST(amounts_become_canonical)
     }
 }
 
-FIXTURE_TEST(amounts_that_the_api_server_refuses_are_refused)
+FIXTURE_TEST(amount__is_refused_as_by_the_api_server)
 {
     static const struct {
         const char *given;
@@ -214,7 +214,7 @@ FIXTURE_TEST(amounts_that_the_api_server_refuses_are_refused)
     gets(fixture, PODS, 200, "'items':[]");
 }
 
-FIXTURE_TEST(bad_bodies_are_refused_with_a_reason)
+FIXTURE_TEST(body__is_refused_with_a_reason)
 {
     static const struct {
         const char *body;
@@ -243,7 +243,7 @@ FIXTURE_TEST(bad_bodies_are_refused_with_a_reason)
     }
 }
 
-FIXTURE_TEST(paths_and_methods_that_are_not_there_say_so)
+FIXTURE_TEST(request__for_an_unknown_path_or_method_is_refused)
 {
     static const struct {
         const char *method;
@@ -283,7 +283,7 @@ FIXTURE_TEST(paths_and_methods_that_are_not_there_say_so)
     }
 }
 
-FIXTURE_TEST(the_cluster_has_an_identity_and_a_version)
+FIXTURE_TEST(cluster__has_an_identity_and_a_version)
 {
     char first[64];
     struct fake_apiserver *other = fake_apiserver_new("other");
@@ -302,7 +302,7 @@ FIXTURE_TEST(the_cluster_has_an_identity_and_a_version)
 
 /* ---- binding ---- */
 
-FIXTURE_TEST(a_binding_is_one_write)
+FIXTURE_TEST(binding__is_one_write)
 {
     add_pod(fixture, "a");
     const uint64_t before = version(fixture);
@@ -320,7 +320,7 @@ FIXTURE_TEST(a_binding_is_one_write)
            "{'type':'PodScheduled','status':'True','lastTransitionTime':'2026-01-02T03:04:05Z'}");
 }
 
-FIXTURE_TEST(annotations_of_a_binding_are_merged)
+FIXTURE_TEST(binding__merges_its_annotations)
 {
     ask(fixture, "POST", PODS,
         "{'metadata':{'name':'a','annotations':{'k':'old','kept':'yes'}},'spec':{'containers':[{"
@@ -330,7 +330,7 @@ FIXTURE_TEST(annotations_of_a_binding_are_merged)
     gets(fixture, PODS "/a", 200, "'annotations':{'k':'new','kept':'yes'}");
 }
 
-FIXTURE_TEST(a_bound_pod_is_not_bound_again)
+FIXTURE_TEST(binding__is_refused_for_a_bound_pod)
 {
     add_pod(fixture, "a");
     bind_to(fixture, "a", "n1");
@@ -340,7 +340,7 @@ FIXTURE_TEST(a_bound_pod_is_not_bound_again)
     expect(fixture, 409, "pods/binding");
 }
 
-FIXTURE_TEST(a_binding_for_another_uid_is_a_conflict)
+FIXTURE_TEST(binding__for_another_uid_or_version_is_a_conflict)
 {
     add_pod(fixture, "a");
     asks(fixture, "POST", PODS "/a/binding",
@@ -356,7 +356,7 @@ FIXTURE_TEST(a_binding_for_another_uid_is_a_conflict)
     lacks(fixture, "nodeName");
 }
 
-FIXTURE_TEST(a_binding_is_judged_before_the_pod_is)
+FIXTURE_TEST(binding__is_checked_before_the_pod)
 {
     static const struct {
         const char *pod;
@@ -381,7 +381,7 @@ FIXTURE_TEST(a_binding_is_judged_before_the_pod_is)
     }
 }
 
-FIXTURE_TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound)
+FIXTURE_TEST(binding__is_refused_for_a_gated_or_terminating_pod)
 {
     ask(fixture, "POST", PODS,
         "{'metadata':{'name':'g'},'spec':{'schedulingGates':[{'name':'x'}],'containers':[{"
@@ -397,7 +397,7 @@ FIXTURE_TEST(a_pod_that_waits_for_its_gates_or_its_end_is_not_bound)
 
 /* ---- patches ---- */
 
-FIXTURE_TEST(a_patch_of_status_leaves_the_rest_alone)
+FIXTURE_TEST(patch__of_status_leaves_the_rest_alone)
 {
     add_pod(fixture, "a");
     asks(fixture, "PATCH", PODS "/a/status",
@@ -411,7 +411,7 @@ FIXTURE_TEST(a_patch_of_status_leaves_the_rest_alone)
     asks(fixture, "PATCH", PODS "/a", "{'metadata':{'labels':{'l':null}}}", 200, "'labels':{}");
 }
 
-FIXTURE_TEST(a_patch_that_changes_nothing_writes_nothing)
+FIXTURE_TEST(patch__without_a_change_writes_nothing)
 {
     add_pod(fixture, "a");
     ask(fixture, "PATCH", PODS "/a", "{'metadata':{'annotations':{'k':'1'}}}");
@@ -422,7 +422,7 @@ FIXTURE_TEST(a_patch_that_changes_nothing_writes_nothing)
     assert_int_not_equal(version(fixture), before);
 }
 
-FIXTURE_TEST(the_version_grows_with_every_write_and_with_nothing_else)
+FIXTURE_TEST(version__grows_with_each_write_and_with_nothing_else)
 {
     add_pod(fixture, "a");
     const uint64_t now = fake_apiserver_version(fixture->fake);
@@ -435,7 +435,7 @@ FIXTURE_TEST(the_version_grows_with_every_write_and_with_nothing_else)
     assert_int_equal(fake_apiserver_version(fixture->fake), now + 1);
 }
 
-FIXTURE_TEST(patches_have_preconditions_and_limits)
+FIXTURE_TEST(patch__has_preconditions_and_limits)
 {
     static const struct {
         const char *path;
@@ -456,7 +456,7 @@ FIXTURE_TEST(patches_have_preconditions_and_limits)
         asks(fixture, "PATCH", row[i].path, row[i].body, row[i].status, row[i].part);
 }
 
-FIXTURE_TEST(advertised_capacity_shows_in_allocatable)
+FIXTURE_TEST(capacity__that_is_advertised_shows_in_allocatable)
 {
     asks(fixture, "POST", "/api/v1/nodes",
          "{'metadata':{'name':'n1'},'status':{'capacity':{'cpu':'8'}}}", 201,
@@ -470,7 +470,7 @@ FIXTURE_TEST(advertised_capacity_shows_in_allocatable)
     gets(fixture, "/api/v1/nodes/n1", 404, "nodes \\\"n1\\\" not found");
 }
 
-FIXTURE_TEST(the_wake_up_object_is_created_once_and_patched_often)
+FIXTURE_TEST(wake_object__is_created_once_and_patched_often)
 {
     static const char path[] = "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities";
     static const char body[] = "{'metadata':{'name':'bell'},'storageClassName':'none'}";
@@ -482,7 +482,7 @@ FIXTURE_TEST(the_wake_up_object_is_created_once_and_patched_often)
     gets(fixture, path, 200, "'kind':'CSIStorageCapacityList'");
 }
 
-FIXTURE_TEST(a_config_map_takes_one_key_more)
+FIXTURE_TEST(config_map__is_patched_with_another_key)
 {
     static const char path[] = "/api/v1/namespaces/milligpu/configmaps";
 
@@ -494,7 +494,7 @@ FIXTURE_TEST(a_config_map_takes_one_key_more)
          "'data':{'a':'1','b':'2'}");
 }
 
-FIXTURE_TEST(only_the_last_thousand_events_are_kept)
+FIXTURE_TEST(events__are_kept_up_to_a_thousand)
 {
     for (int i = 0; i < 1010; i++) {
         char body[128];
@@ -524,7 +524,7 @@ static uint64_t version_of_a(struct fixture *fixture)
     return version(fixture);
 }
 
-FIXTURE_TEST(a_binding_lands_on_the_version_that_it_names_and_no_other)
+FIXTURE_TEST(binding__lands_on_its_own_resource_version_only)
 {
     add_pod(fixture, "a");
     const uint64_t judged = version_of_a(fixture);
@@ -543,7 +543,7 @@ FIXTURE_TEST(a_binding_lands_on_the_version_that_it_names_and_no_other)
 
 /* ---- deletion ---- */
 
-FIXTURE_TEST(a_pod_that_runs_ends_in_two_steps)
+FIXTURE_TEST(delete__of_a_running_pod_takes_two_steps)
 {
     add_pod(fixture, "a");
     bind_to(fixture, "a", "n");
@@ -555,7 +555,7 @@ FIXTURE_TEST(a_pod_that_runs_ends_in_two_steps)
     gets(fixture, PODS "/a", 404, "");
 }
 
-FIXTURE_TEST(a_pod_that_no_kubelet_saw_is_gone_at_once)
+FIXTURE_TEST(delete__of_a_pod_without_a_kubelet_is_immediate)
 {
     add_pod(fixture, "a");
     asks(fixture, "DELETE", PODS "/a", "", 200, "");
@@ -568,7 +568,7 @@ FIXTURE_TEST(a_pod_that_no_kubelet_saw_is_gone_at_once)
 
 /* ---- lists and watches ---- */
 
-FIXTURE_TEST(a_list_in_pages_is_one_snapshot)
+FIXTURE_TEST(list__in_pages_is_one_snapshot)
 {
     char path[256];
 
@@ -594,7 +594,7 @@ FIXTURE_TEST(a_list_in_pages_is_one_snapshot)
     lacks(fixture, "continue");
 }
 
-FIXTURE_TEST(an_old_continue_token_is_expired)
+FIXTURE_TEST(list__with_an_old_continue_token_is_expired)
 {
     char path[256];
 
@@ -607,7 +607,7 @@ FIXTURE_TEST(an_old_continue_token_is_expired)
     gets(fixture, path, 410, "'reason':'Expired'");
 }
 
-FIXTURE_TEST(field_selectors_select)
+FIXTURE_TEST(list__selects_by_field)
 {
     add_pod(fixture, "a");
     add_pod(fixture, "b");
@@ -624,7 +624,7 @@ FIXTURE_TEST(field_selectors_select)
     gets(fixture, "/api/v1/namespaces/other/pods", 200, "'items':[]");
 }
 
-FIXTURE_TEST(leaving_a_selection_is_being_deleted)
+FIXTURE_TEST(watch__reports_an_object_that_leaves_its_selection_as_deleted)
 {
     static const char path[] =
         "/api/v1/pods?watch=1&resourceVersion=1&fieldSelector=status.phase!%3DSucceeded";
@@ -638,7 +638,7 @@ FIXTURE_TEST(leaving_a_selection_is_being_deleted)
     expect(fixture, 200, "{'type':'DELETED'");
 }
 
-FIXTURE_TEST(a_watch_from_before_the_compaction_is_gone)
+FIXTURE_TEST(watch__from_before_a_compaction_is_gone)
 {
     add_pod(fixture, "a");
     fake_apiserver_compact(fixture->fake);
@@ -648,7 +648,7 @@ FIXTURE_TEST(a_watch_from_before_the_compaction_is_gone)
     gets(fixture, "/api/v1/pods?watch=true&resourceVersion=99999", 200, "'code':504");
 }
 
-FIXTURE_TEST(the_oldest_events_are_compacted_away_by_themselves)
+FIXTURE_TEST(watch__from_before_the_kept_events_is_gone)
 {
     add_pod(fixture, "a");
     for (int i = 0; i <= FAKE_EVENTS_MAX; i++) {
@@ -715,7 +715,7 @@ static void client_close(struct client *client)
     strbuf_done(&client->text);
 }
 
-FIXTURE_TEST(an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile)
+FIXTURE_TEST(ops__answer_in_pieces_and_take_requests_meanwhile)
 {
     struct client client = {.start_more = true};
 
@@ -728,7 +728,7 @@ FIXTURE_TEST(an_ops_answers_in_pieces_and_may_be_asked_again_meanwhile)
     client_close(&client);
 }
 
-FIXTURE_TEST(a_watch_hears_of_writes_until_it_is_cancelled)
+FIXTURE_TEST(ops__report_writes_to_a_watch_until_it_is_cancelled)
 {
     struct client client = {.done = false};
 
@@ -752,7 +752,7 @@ FIXTURE_TEST(a_watch_hears_of_writes_until_it_is_cancelled)
     client_close(&client);
 }
 
-FIXTURE_TEST(a_watch_ends_in_its_time_with_a_bookmark)
+FIXTURE_TEST(ops__end_a_watch_at_its_timeout_with_a_bookmark)
 {
     struct client client = {.done = false};
     int64_t until_ms = 0;
@@ -766,7 +766,7 @@ FIXTURE_TEST(a_watch_ends_in_its_time_with_a_bookmark)
     client_close(&client);
 }
 
-FIXTURE_TEST(one_request_can_be_fetched)
+FIXTURE_TEST(ops__fetch_one_request)
 {
     const struct kube_request request = {.id = 5,
                                          .method = "GET",

@@ -67,7 +67,7 @@ static bool shows(const char *path, const char *part)
     "{\"name\":\"c\",\"resources\":{\"limits\":{\"nvidia.com/vgpu\":\"300\"}}}]},"                 \
     "\"status\":{\"phase\":\"Running\"}}"
 
-FIXTURE_TEST(what_kubectl_prints_is_read)
+FIXTURE_TEST(cluster_file__may_be_the_output_of_kubectl)
 {
     struct fake_apiserver_counts counts;
 
@@ -86,7 +86,7 @@ FIXTURE_TEST(what_kubectl_prints_is_read)
     assert_null(strstr(fixture.out.data, "\"999\""));
 }
 
-FIXTURE_TEST(yaml_says_the_same)
+FIXTURE_TEST(cluster_file__may_be_yaml)
 {
     assert_int_equal(load("apiVersion: v1\n"
                           "kind: List\n"
@@ -117,7 +117,7 @@ FIXTURE_TEST(yaml_says_the_same)
         shows("/api/v1/namespaces/default/pods/p", "\"requests\":{\"nvidia.com/vgpu\":300}"));
 }
 
-FIXTURE_TEST(several_documents_are_one_cluster)
+FIXTURE_TEST(cluster_file__may_have_several_documents)
 {
     assert_int_equal(load("---\nkind: Node\nmetadata: {name: n1}\n---\n---\nkind: PodList\n"
                           "items:\n- metadata: {name: a}\n- metadata: {name: b}\n"),
@@ -127,14 +127,14 @@ FIXTURE_TEST(several_documents_are_one_cluster)
     assert_true(shows("/api/v1/pods", "\"kind\":\"Pod\""));
 }
 
-FIXTURE_TEST(a_single_object_is_a_cluster_too)
+FIXTURE_TEST(cluster_file__may_be_a_single_object)
 {
     assert_int_equal(load(NODE), 0);
     assert_int_equal(load("{\"kind\":\"List\",\"items\":[]}"), 0);
     assert_true(shows("/api/v1/nodes", "n1"));
 }
 
-FIXTURE_TEST(what_is_no_list_is_refused)
+FIXTURE_TEST(cluster_file__without_a_list_is_refused)
 {
     refuses("", "is empty");
     refuses("\n# nothing\n", "is empty");
@@ -149,7 +149,7 @@ FIXTURE_TEST(what_is_no_list_is_refused)
     refuses("{\"kind\":\"List\",\"items\":{}}", "items: expected an array, found an object");
 }
 
-FIXTURE_TEST(half_a_file_is_refused)
+FIXTURE_TEST(cluster_file__cut_anywhere_is_refused)
 {
     static const char text[] = "{\"kind\":\"List\",\"items\":[" NODE "," POD "]}";
     char part[sizeof text];
@@ -164,7 +164,7 @@ FIXTURE_TEST(half_a_file_is_refused)
     refuses("kind: \"List\nitems:", "line ");
 }
 
-FIXTURE_TEST(items_are_named_with_line_and_field)
+FIXTURE_TEST(cluster_file__error_names_line_and_field)
 {
     refuses("{\"kind\":\"List\",\"items\":[\n" NODE ",\n7]}",
             "line 3: items[1].expected an object, found a number");
@@ -185,7 +185,7 @@ FIXTURE_TEST(items_are_named_with_line_and_field)
     refuses("--- {kind: Node, metadata: {name: a}}\n--- {kind: Node}\n", "document 2.metadata");
 }
 
-FIXTURE_TEST(one_name_twice_is_refused)
+FIXTURE_TEST(cluster_file__with_one_name_twice_is_refused)
 {
     refuses("{\"kind\":\"List\",\"items\":[" POD "," POD "]}", "the Pod ns/p is there twice");
     assert_int_equal(load(NODE), 0);
@@ -193,7 +193,7 @@ FIXTURE_TEST(one_name_twice_is_refused)
     assert_non_null(strstr(fixture.err.text, "the Node n1 is there twice"));
 }
 
-FIXTURE_TEST(a_key_twice_is_refused)
+FIXTURE_TEST(cluster_file__with_a_key_twice_is_refused)
 {
     refuses("{\"kind\":\"Node\",\"metadata\":{\"name\":\"a\",\"name\":\"b\"}}", "twice");
     refuses("kind: Node\nmetadata:\n  name: a\n  name: b\n",
@@ -209,7 +209,7 @@ FIXTURE_TEST(a_key_twice_is_refused)
     strbuf_done(&text);
 }
 
-FIXTURE_TEST(yaml_bombs_do_not_go_off)
+FIXTURE_TEST(cluster_file__with_an_alias_or_deep_nesting_is_refused)
 {
     struct strbuf text;
 
@@ -235,7 +235,7 @@ FIXTURE_TEST(yaml_bombs_do_not_go_off)
     "\",\"schedulerName\":\"" scheduler "\"}}]}"
 
 /* The API server accepts it in an annotation, and the file holds what the API server shows. */
-FIXTURE_TEST(a_nul_may_stand_where_the_api_server_looks_at_no_character)
+FIXTURE_TEST(cluster_file__may_have_a_nul_where_the_api_server_accepts_it)
 {
     refuses(ODD_POD("p\\u0000", "n1", "s"), "metadata.name: must not hold a NUL");
     refuses(ODD_POD("p", "n1\\u0000", "s"), "a NUL where a node or a phase should be");
@@ -249,7 +249,7 @@ FIXTURE_TEST(a_nul_may_stand_where_the_api_server_looks_at_no_character)
     assert_true(shows("/api/v1/nodes", "\"k\":\"x\\u0000y\""));
 }
 
-FIXTURE_TEST(a_file_is_read_and_named)
+FIXTURE_TEST(cluster_file__is_read_and_named_in_errors)
 {
     char path[] = "/tmp/milligpu-fake-apiserver-XXXXXX";
     const int fd = mkstemp(path);

@@ -5,7 +5,7 @@
 
 #include "support/test.h"
 
-TEST(addresses_with_a_port_are_right)
+TEST(address__with_a_port_is_valid)
 {
     static const struct {
         const char *address;
@@ -25,7 +25,7 @@ TEST(addresses_with_a_port_are_right)
     }
 }
 
-TEST(whatever_is_wrong_is_named_with_what_is_right)
+TEST(address__error_names_the_mistake_and_an_example)
 {
     static const struct {
         const char *address;

@@ -92,7 +92,7 @@ static void few(uint32_t strangers)
     site.rules.request_ms = 2000; /* drops are reported every 200 ms */
 }
 
-SITE_TEST(the_longest_idle_gives_way_to_who_comes)
+SITE_TEST(connection__idle_longest_is_closed_for_a_new_one)
 {
     int fd[4];
     few(4);
@@ -113,7 +113,7 @@ SITE_TEST(the_longest_idle_gives_way_to_who_comes)
     assert_true(await_dropped(HTTP_GAVE_WAY, 2));
 }
 
-SITE_TEST(who_is_being_answered_never_gives_way)
+SITE_TEST(connection__being_answered_is_never_closed_for_a_new_one)
 {
     int fd[3];
     few(3);
@@ -135,7 +135,7 @@ SITE_TEST(who_is_being_answered_never_gives_way)
 }
 
 /* A connection is closed by its own thread, which may be busy; new ones are served meanwhile. */
-SITE_TEST(who_comes_before_others_are_closed_is_served)
+SITE_TEST(connection__is_served_before_closing_ones_are_gone)
 {
     static int fd[2 * MANY_STRANGERS];
     few(MANY_STRANGERS);
@@ -155,7 +155,7 @@ SITE_TEST(who_comes_before_others_are_closed_is_served)
     assert_status(200);
 }
 
-SITE_TEST(the_address_with_most_gives_way)
+SITE_TEST(connection__of_the_address_with_most_is_closed_for_a_new_one)
 {
     int many[5];
     few(7);
@@ -178,7 +178,7 @@ SITE_TEST(the_address_with_most_gives_way)
     assert_true(await_dropped(HTTP_GAVE_WAY, 3));
 }
 
-SITE_TEST(an_address_has_a_limit_of_its_own)
+SITE_TEST(address__has_a_limit_of_its_own)
 {
     few(16);
     site.rules.strangers_each = 2;
@@ -200,7 +200,7 @@ SITE_TEST(an_address_has_a_limit_of_its_own)
     site_release(&site);
 }
 
-SITE_TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger)
+SITE_TEST(connection__with_a_finished_request_outlives_unauthenticated_ones)
 {
     int strangers[10];
     few(2);
@@ -224,7 +224,7 @@ SITE_TEST(who_brought_a_request_to_its_end_gives_way_to_no_stranger)
     assert_true(await_dropped(HTTP_GAVE_WAY, 9));
 }
 
-SITE_TEST(where_all_who_are_known_are_answered_a_request_is_503)
+SITE_TEST(connection__beyond_busy_authenticated_ones_gets_503)
 {
     few(4);
     site.rules.has_request_proof = true;
@@ -244,7 +244,7 @@ SITE_TEST(where_all_who_are_known_are_answered_a_request_is_503)
     assert_true(is_closed(known));
 }
 
-SITE_TEST(who_says_nothing_is_closed_and_who_did_is_not)
+SITE_TEST(connection__without_a_byte_is_closed_and_an_idle_one_is_not)
 {
     few(8);
     site.rules.first_ms = 1000;
@@ -263,7 +263,7 @@ SITE_TEST(who_says_nothing_is_closed_and_who_did_is_not)
     asks(idle);
 }
 
-SITE_TEST(a_head_that_does_not_end_gives_way)
+SITE_TEST(connection__with_an_unfinished_head_is_closed_for_a_new_one)
 {
     int fd[2];
     few(2);
@@ -280,7 +280,7 @@ SITE_TEST(a_head_that_does_not_end_gives_way)
     assert_status(503);
 }
 
-SITE_TEST(an_answer_that_is_not_taken_gives_way)
+SITE_TEST(connection__with_an_untaken_answer_is_closed_for_a_new_one)
 {
     const int small = 4096;
     few(1);
@@ -321,7 +321,7 @@ static bool await_bytes(size_t least)
     return http_body_bytes(site.http) >= least;
 }
 
-SITE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
+SITE_TEST(slow_body__gives_its_memory_to_another)
 {
     int slow[2];
     few(16);
@@ -352,7 +352,7 @@ SITE_TEST(a_body_that_comes_slowly_gives_its_memory_to_another)
     assert_true(await_dropped(HTTP_BODY_SLOW, 1));
 }
 
-SITE_TEST(strangers_never_have_all_the_memory_of_bodies)
+SITE_TEST(body_memory__is_never_all_taken_by_unauthenticated_clients)
 {
     int slow[3];
     few(16);
@@ -384,7 +384,7 @@ SITE_TEST(strangers_never_have_all_the_memory_of_bodies)
 
 /* --- many --- */
 
-SITE_TEST(thousands_of_requests_at_once_are_answered)
+SITE_TEST(request__is_answered_among_thousands)
 {
     struct rlimit files;
     int fd[MANY];
@@ -462,7 +462,7 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-SITE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
+SITE_TEST(connections__are_counted_right_as_they_come_and_go)
 {
     struct hammer hammers[4] = {0};
     int answered = 0;
@@ -498,7 +498,7 @@ SITE_TEST(a_crowd_that_comes_and_goes_is_counted_right)
     /* Stopping checks that everything that was counted was taken off again. */
 }
 
-SITE_TEST(ipv6_is_counted_too)
+SITE_TEST(connection__over_ipv6_is_counted)
 {
     struct err err;
     few(2);

@@ -47,7 +47,7 @@ static void assert_hosts(const struct host_case *cases, size_t count)
     }
 }
 
-SITE_TEST(hosts_that_nobody_named_are_refused)
+SITE_TEST(host_header__must_be_a_loopback_name)
 {
     static const struct host_case cases[] = {
         {"localhost", 200},
@@ -72,7 +72,7 @@ SITE_TEST(hosts_that_nobody_named_are_refused)
     assert_hosts(cases, ARRAY_LEN(cases));
 }
 
-SITE_TEST(a_setting_adds_hosts)
+SITE_TEST(host_header__may_be_one_of_the_setting)
 {
     static const struct host_case cases[] = {
         {"milligpu.local", 200},
@@ -93,7 +93,7 @@ SITE_TEST(a_setting_adds_hosts)
     assert_hosts(cases, ARRAY_LEN(cases));
 }
 
-SITE_TEST(pages_in_browsers_are_refused)
+SITE_TEST(browser_request__is_refused)
 {
     static const char *const origins[] = {"http://evil.example", "null", "http://localhost", ""};
     static const char *const requests[] = {
@@ -115,7 +115,7 @@ SITE_TEST(pages_in_browsers_are_refused)
     assert_int_equal(atomic_load(&site.handled), 0);
 }
 
-SITE_TEST(a_body_is_json)
+SITE_TEST(body__must_be_json)
 {
     static const struct {
         const char *header;
@@ -154,7 +154,7 @@ SITE_TEST(a_body_is_json)
 }
 
 /* The handler says what is wrong, and the connection ends with its body unread. */
-SITE_TEST(a_body_that_nobody_takes_is_not_read)
+SITE_TEST(body__that_the_handler_does_not_take_is_not_read)
 {
     static const struct {
         const char *request;
@@ -213,7 +213,7 @@ static size_t most_bytes(size_t until)
     return most;
 }
 
-SITE_TEST(a_listener_without_bodies_holds_none)
+SITE_TEST(listener__without_bodies_holds_none)
 {
     int fd[PEERS];
     site.rules.takes_body = NULL;
@@ -241,7 +241,7 @@ static bool is_continued(const char *request)
     return strcmp(got, start) == 0;
 }
 
-SITE_TEST(all_bodies_together_have_a_bound)
+SITE_TEST(body_memory__has_a_bound_for_all)
 {
     static const char expecting[] =
         "POST /echo HTTP/1.1\r\n" HOST JSON "Content-Length: 99999\r\nExpect: 100-continue\r\n\r\n";
@@ -275,7 +275,7 @@ SITE_TEST(all_bodies_together_have_a_bound)
                      200);
 }
 
-SITE_TEST(a_body_for_which_room_ran_out_is_answered_when_it_ends)
+SITE_TEST(body__beyond_the_memory_is_answered_when_it_ends)
 {
     int fd[PEERS];
     int served = 0;
@@ -296,7 +296,7 @@ SITE_TEST(a_body_for_which_room_ran_out_is_answered_when_it_ends)
     close_all(fd);
 }
 
-SITE_TEST(what_connections_keep_for_their_next_body_is_counted)
+SITE_TEST(body_memory__counts_buffers_kept_for_the_next_body)
 {
     int fd[PEERS];
     site.rules.bodies_bytes_max = BODIES;

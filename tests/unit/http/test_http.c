@@ -16,7 +16,7 @@
 
 static const int64_t patience_ns = PATIENCE_S * INT64_C(1000000000);
 
-SITE_TEST(one_connection_serves_many_requests)
+SITE_TEST(connection__serves_many_requests)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -34,7 +34,7 @@ SITE_TEST(one_connection_serves_many_requests)
     assert_int_equal(http_pending(site.http), 0);
 }
 
-SITE_TEST(pipelined_requests_are_answered_in_order)
+SITE_TEST(pipelined_requests__are_answered_in_order)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -51,7 +51,7 @@ SITE_TEST(pipelined_requests_are_answered_in_order)
     assert_true(one < two && two < three);
 }
 
-SITE_TEST(a_handler_sees_the_request_decoded)
+SITE_TEST(handler__gets_the_request_decoded)
 {
     site_start(&site);
     ask_once("GET /about/n%20%2Fx?a=1%262&b&c= HTTP/1.1\r\nX-Test: yes\r\n" HEAD);
@@ -65,7 +65,7 @@ SITE_TEST(a_handler_sees_the_request_decoded)
     assert_contains("GET /about test=(none) [a=]");
 }
 
-SITE_TEST(an_empty_answer_has_a_length_too)
+SITE_TEST(answer__without_a_body_has_a_length)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -79,7 +79,7 @@ SITE_TEST(an_empty_answer_has_a_length_too)
     assert_null(strstr(answer.data, "hello"));
 }
 
-SITE_TEST(a_body_arrives_whole_in_any_pieces)
+SITE_TEST(body__arrives_whole_in_any_pieces)
 {
     site.rules.body_bytes_max = 1000000;
     site_start(&site);
@@ -106,7 +106,7 @@ SITE_TEST(a_body_arrives_whole_in_any_pieces)
     assert_contains("\r\n\r\nabcdefgh");
 }
 
-SITE_TEST(a_large_body_is_refused_before_it_is_read)
+SITE_TEST(large_body__is_refused_before_it_is_read)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -122,7 +122,7 @@ SITE_TEST(a_large_body_is_refused_before_it_is_read)
     assert_int_equal(atomic_load(&site.last_status), 413);
 }
 
-SITE_TEST(a_chunked_body_is_counted_while_it_is_read)
+SITE_TEST(chunked_body__is_counted_while_it_is_read)
 {
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf chunk;
@@ -146,7 +146,7 @@ SITE_TEST(a_chunked_body_is_counted_while_it_is_read)
     assert_int_equal(atomic_load(&site.handled), 1);
 }
 
-SITE_TEST(nonsense_is_answered_400)
+SITE_TEST(malformed_request__is_answered_400)
 {
     static const char *const requests[] = {
         "GET /a%00b HTTP/1.1\r\n" HEAD,
@@ -167,7 +167,7 @@ SITE_TEST(nonsense_is_answered_400)
     assert_int_equal(atomic_load(&site.handled), 0);
 }
 
-SITE_TEST(headers_that_never_end_are_refused)
+SITE_TEST(endless_headers__are_refused)
 {
     site_start(&site);
     CLEANUP(strbuf_done) struct strbuf request;
@@ -193,7 +193,7 @@ SITE_TEST(headers_that_never_end_are_refused)
     assert_status(200);
 }
 
-SITE_TEST(bytes_that_are_no_http_do_no_harm)
+SITE_TEST(noise__does_no_harm)
 {
     static const char *const noise[] = {
         "\r\n\r\n\r\n", "\x16\x03\x01\x02",       "GET",
@@ -225,7 +225,7 @@ static bool drip(int fd, const char *text, int64_t each_ms)
     return false;
 }
 
-SITE_TEST(a_client_that_drips_its_body_is_cut_off)
+SITE_TEST(slow_body__is_cut_off)
 {
     site.rules.request_ms = 200;
     site_start(&site);
@@ -240,7 +240,7 @@ SITE_TEST(a_client_that_drips_its_body_is_cut_off)
     assert_int_equal(atomic_load(&site.last_status), 408);
 }
 
-SITE_TEST(a_client_that_drips_its_headers_is_cut_off)
+SITE_TEST(slow_headers__are_cut_off)
 {
     site.rules.request_ms = 200;
     site_start(&site);
@@ -258,7 +258,7 @@ SITE_TEST(a_client_that_drips_its_headers_is_cut_off)
     assert_true(site_await(&site.refused, 2));
 }
 
-SITE_TEST(a_client_that_stops_in_the_middle_is_cut_off)
+SITE_TEST(unfinished_request__is_cut_off)
 {
     static const char *const parts[] = {"G", "GET /hello HTTP/1.1\r\n",
                                         "POST /echo HTTP/1.1\r\nContent-Length: 9\r\n" HEAD "123"};
@@ -272,7 +272,7 @@ SITE_TEST(a_client_that_stops_in_the_middle_is_cut_off)
     }
 }
 
-SITE_TEST(an_idle_connection_outlives_the_limit_of_a_request)
+SITE_TEST(idle_connection__outlives_the_limit_of_a_request)
 {
     site.rules.request_ms = 300;
     site_start(&site);
@@ -291,7 +291,7 @@ SITE_TEST(an_idle_connection_outlives_the_limit_of_a_request)
     assert_status(200);
 }
 
-SITE_TEST(an_idle_connection_ends_after_its_time)
+SITE_TEST(idle_connection__ends_after_its_time)
 {
     site.rules.idle_ms = 1000;
     site_start(&site);
@@ -303,7 +303,7 @@ SITE_TEST(an_idle_connection_ends_after_its_time)
     assert_true(clock_ns() - start >= 1000000000);
 }
 
-SITE_TEST(a_client_that_does_not_take_its_answer_is_cut_off)
+SITE_TEST(untaken_answer__is_cut_off)
 {
     site.rules.request_ms = 50;
     site.rules.body_bytes_max = 32 * 1024 * 1024;
@@ -317,7 +317,7 @@ SITE_TEST(a_client_that_does_not_take_its_answer_is_cut_off)
 }
 
 /* A backup is as large as the ledger. */
-SITE_TEST(a_file_is_sent_without_being_held_in_memory)
+SITE_TEST(file_answer__is_sent_without_being_held_in_memory)
 {
     enum { FILE_BYTES = 64 << 20 };
     char *bytes = xmalloc(1 << 20);
@@ -344,7 +344,7 @@ SITE_TEST(a_file_is_sent_without_being_held_in_memory)
     xfree(bytes);
 }
 
-SITE_TEST(an_answer_may_come_later_from_another_thread)
+SITE_TEST(answer__may_come_later_from_another_thread)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -357,7 +357,7 @@ SITE_TEST(an_answer_may_come_later_from_another_thread)
     }
 }
 
-SITE_TEST(many_calls_sleep_and_wake)
+SITE_TEST(held_calls__block_no_other_and_are_answered)
 {
     int fd[32];
     site_start(&site);
@@ -377,7 +377,7 @@ SITE_TEST(many_calls_sleep_and_wake)
     assert_int_equal(http_pending(site.http), 0);
 }
 
-SITE_TEST(an_answer_may_race_with_the_end_of_the_handler)
+SITE_TEST(answer__may_race_with_the_end_of_the_handler)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -388,7 +388,7 @@ SITE_TEST(an_answer_may_race_with_the_end_of_the_handler)
     }
 }
 
-SITE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
+SITE_TEST(lost_peer__before_its_answer_does_no_harm)
 {
     const struct linger hard = {.l_onoff = 1};
     site_start(&site);
@@ -407,7 +407,7 @@ SITE_TEST(a_peer_that_is_gone_before_its_answer_does_no_harm)
     assert_status(200);
 }
 
-SITE_TEST(a_peer_that_is_gone_in_its_request_is_forgotten)
+SITE_TEST(lost_peer__within_its_request_is_forgotten)
 {
     site_start(&site);
     for (int i = 0; i < 20; i++) {
@@ -420,7 +420,7 @@ SITE_TEST(a_peer_that_is_gone_in_its_request_is_forgotten)
     assert_int_equal(atomic_load(&site.handled), 1);
 }
 
-SITE_TEST(stopping_answers_what_is_left)
+SITE_TEST(stop__answers_the_held_calls)
 {
     int fd[10];
     site_start(&site);
@@ -443,7 +443,7 @@ SITE_TEST(stopping_answers_what_is_left)
     assert_int_equal(answer.len, 0);
 }
 
-SITE_TEST(stopping_waits_for_nobody_that_is_slow)
+SITE_TEST(stop__does_not_wait_for_a_slow_client)
 {
     site.rules.body_bytes_max = 32 * 1024 * 1024;
     site_start(&site);
@@ -457,7 +457,7 @@ SITE_TEST(stopping_waits_for_nobody_that_is_slow)
     http_stop(NULL);
 }
 
-SITE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
+SITE_TEST(quiesce__serves_open_connections_and_refuses_new_ones)
 {
     site_start(&site);
     const int fd = client_open(&site);
@@ -482,7 +482,7 @@ SITE_TEST(after_quiesce_the_old_are_served_and_the_new_turned_away)
     assert_status(200);
 }
 
-SITE_TEST(ipv6_is_listened_on)
+SITE_TEST(listener__takes_ipv6)
 {
     site.rules.listen = "[::1]:0";
     struct err err;
@@ -496,7 +496,7 @@ SITE_TEST(ipv6_is_listened_on)
     assert_status(200);
 }
 
-SITE_TEST(a_port_in_use_is_a_clear_error)
+SITE_TEST(listener__on_a_used_port_is_a_clear_error)
 {
     struct site other;
     struct err err;
@@ -516,7 +516,7 @@ SITE_TEST(a_port_in_use_is_a_clear_error)
     assert_null(other.http);
 }
 
-SITE_TEST(a_second_listener_has_its_own_limits)
+SITE_TEST(listener__has_limits_of_its_own)
 {
     struct site other;
     site_start(&site);
@@ -565,7 +565,7 @@ static void *hammer(void *arg)
     return NULL;
 }
 
-SITE_TEST(everything_at_once_holds)
+SITE_TEST(requests__of_all_kinds_at_once_are_answered)
 {
     struct hammer hammers[6];
     site.rules.request_ms = 500;

@@ -112,7 +112,7 @@ static void assert_refused(int code, const char *says)
     assert_null(site.http);
 }
 
-FIXTURE_TEST(it_answers_and_is_for_its_own_user_alone)
+FIXTURE_TEST(socket__answers_and_is_private_to_its_user)
 {
     struct stat is;
     char run[80];
@@ -132,7 +132,7 @@ FIXTURE_TEST(it_answers_and_is_for_its_own_user_alone)
     assert_int_equal(errno, ENOENT);
 }
 
-FIXTURE_TEST(a_host_that_is_no_loopback_name_is_refused)
+FIXTURE_TEST(socket__refuses_a_host_that_is_no_loopback_name)
 {
     site_start(&site);
     const int fd = connect_there();
@@ -140,7 +140,7 @@ FIXTURE_TEST(a_host_that_is_no_loopback_name_is_refused)
     assert_status(403);
 }
 
-FIXTURE_TEST(more_connections_than_allowed_close_idle_ones)
+FIXTURE_TEST(socket__closes_idle_connections_beyond_its_limit)
 {
     int fd[6];
 
@@ -155,7 +155,7 @@ FIXTURE_TEST(more_connections_than_allowed_close_idle_ones)
     }
 }
 
-FIXTURE_TEST(a_silent_client_and_a_slow_one_are_cut_off)
+FIXTURE_TEST(socket__cuts_off_a_silent_and_a_slow_client)
 {
     site.rules.first_ms = 100;
     site.rules.request_ms = 100;
@@ -169,7 +169,7 @@ FIXTURE_TEST(a_silent_client_and_a_slow_one_are_cut_off)
     assert_status(408);
 }
 
-FIXTURE_TEST(the_socket_of_a_killed_process_is_replaced)
+FIXTURE_TEST(socket__of_a_killed_process_is_replaced)
 {
     make_run();
     client_close(make_socket(true));
@@ -178,7 +178,7 @@ FIXTURE_TEST(the_socket_of_a_killed_process_is_replaced)
     assert_answers();
 }
 
-FIXTURE_TEST(a_socket_in_use_is_left_alone)
+FIXTURE_TEST(socket__in_use_is_left_alone)
 {
     make_run();
     (void)make_socket(true);
@@ -187,7 +187,7 @@ FIXTURE_TEST(a_socket_in_use_is_left_alone)
 }
 
 /* Also when its backlog is full, so that connect() is told to try again. */
-FIXTURE_TEST(a_socket_with_a_full_backlog_is_left_alone)
+FIXTURE_TEST(socket__with_a_full_backlog_is_left_alone)
 {
     int client[8];
     size_t count = 0;
@@ -204,7 +204,7 @@ FIXTURE_TEST(a_socket_with_a_full_backlog_is_left_alone)
     assert_int_equal(access(path, F_OK), 0);
 }
 
-FIXTURE_TEST(a_file_that_is_no_socket_is_left_alone)
+FIXTURE_TEST(socket__path_with_another_file_is_left_alone)
 {
     make_run();
     FILE *file = fopen(path, "we");
@@ -219,7 +219,7 @@ FIXTURE_TEST(a_file_that_is_no_socket_is_left_alone)
     assert_int_equal(lstat(path, &is), 0);
 }
 
-FIXTURE_TEST(a_folder_that_cannot_be_used_is_named)
+FIXTURE_TEST(socket__folder_that_cannot_be_used_is_named)
 {
     site.rules.listen = "unix:/nowhere/deeper/admin.sock";
     assert_refused(ERR_IO, "folder /nowhere/deeper: No such file or directory");
@@ -230,7 +230,7 @@ FIXTURE_TEST(a_folder_that_cannot_be_used_is_named)
     assert_int_equal(access("/proc/admin.sock", F_OK), -1);
 }
 
-FIXTURE_TEST(a_path_must_be_absolute_and_short)
+FIXTURE_TEST(socket__path_must_be_absolute_and_short)
 {
     struct err err;
     char longest[109];

@@ -140,7 +140,7 @@ SITE_TEST(ambiguous_request__is_refused_and_ends_the_connection)
 }
 
 /* Refusals by the library itself: it may send them twice, or not at all. */
-SITE_TEST(nothing_runs_behind_what_the_library_refuses)
+SITE_TEST(refused_request__is_followed_by_no_other)
 {
     static const char *const requests[] = {
         POST "Content-Length: +" NEXT_BYTES "\r\n\r\n" NEXT,
@@ -172,7 +172,7 @@ SITE_TEST(nothing_runs_behind_what_the_library_refuses)
     }
 }
 
-SITE_TEST(what_clients_do_send_is_taken)
+SITE_TEST(usual_request__is_taken)
 {
     static const char *const requests[] = {
         POST "Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT,
@@ -193,7 +193,7 @@ SITE_TEST(what_clients_do_send_is_taken)
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-SITE_TEST(who_waits_to_be_told_to_go_on_is_told)
+SITE_TEST(expect_continue__is_answered_100)
 {
     site_start(&site);
     ask_to_the_end(POST "Content-Length: " NEXT_BYTES

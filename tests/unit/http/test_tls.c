@@ -270,7 +270,7 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
-FIXTURE_TEST(tls_serves_without_asking_for_a_certificate)
+FIXTURE_TEST(tls__serves_without_a_client_certificate)
 {
     site_start(&site);
     assert_true(gets_hello(NULL, "NORMAL"));
@@ -284,7 +284,7 @@ FIXTURE_TEST(tls_serves_without_asking_for_a_certificate)
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-FIXTURE_TEST(versions_before_1_2_are_turned_away)
+FIXTURE_TEST(tls__refuses_versions_before_1_2)
 {
     site_start(&site);
     assert_false(gets_hello(NULL, "NORMAL:-VERS-ALL:+VERS-TLS1.1:%COMPAT"));
@@ -294,7 +294,7 @@ FIXTURE_TEST(versions_before_1_2_are_turned_away)
     assert_true(gets_hello(NULL, "NORMAL"));
 }
 
-FIXTURE_TEST(only_clients_of_our_ca_are_served)
+FIXTURE_TEST(client_ca__admits_only_its_own_clients)
 {
     site.rules.client_ca_file = ca_file;
     site_start(&site);
@@ -341,7 +341,7 @@ static void refused_for_its_name(const struct identity *self, const char *shown)
     }
 }
 
-FIXTURE_TEST(a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_it_showed)
+FIXTURE_TEST(client_name__that_is_not_admitted_gets_403_with_the_names_shown)
 {
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
@@ -358,7 +358,7 @@ FIXTURE_TEST(a_certificate_of_our_ca_with_another_name_gets_403_and_hears_what_i
     assert_false(gets_hello(&stranger, "NORMAL")); /* no name helps a client of another CA */
 }
 
-FIXTURE_TEST(one_of_its_names_is_enough)
+FIXTURE_TEST(client_name__may_be_any_of_the_certificate)
 {
     static const char *const one[] = {"second-scheduler", "second.example", "b.example",
                                       "kube-scheduler b.example"};
@@ -374,7 +374,7 @@ FIXTURE_TEST(one_of_its_names_is_enough)
 /*
  * The name is "kube-scheduler", a NUL and more, so it is not the name that a C string would show.
  */
-FIXTURE_TEST(a_name_with_a_nul_is_nobodys)
+FIXTURE_TEST(client_name__with_a_nul_matches_none)
 {
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
@@ -383,7 +383,7 @@ FIXTURE_TEST(a_name_with_a_nul_is_nobodys)
     refused_for_its_name(&cut, "shows CN #"); /* GnuTLS writes such a name in hexadecimal */
 }
 
-FIXTURE_TEST(where_no_name_is_set_any_certificate_of_the_ca_will_do)
+FIXTURE_TEST(client_name__is_not_checked_without_a_setting)
 {
     site.rules.client_ca_file = ca_file;
     site.rules.admits = admits;
@@ -396,7 +396,7 @@ FIXTURE_TEST(where_no_name_is_set_any_certificate_of_the_ca_will_do)
     assert_false(gets_hello(NULL, "NORMAL"));
 }
 
-FIXTURE_TEST(names_that_change_are_those_of_new_connections)
+FIXTURE_TEST(client_names__that_change_apply_to_new_connections)
 {
     struct tls_client before;
     site.rules.client_ca_file = ca_file;
@@ -412,7 +412,7 @@ FIXTURE_TEST(names_that_change_are_those_of_new_connections)
     tls_close(&before);
 }
 
-FIXTURE_TEST(plain_http_on_a_tls_port_is_turned_away)
+FIXTURE_TEST(tls__refuses_plain_http)
 {
     CLEANUP(strbuf_done) struct strbuf answer;
     strbuf_init(&answer);
@@ -426,7 +426,7 @@ FIXTURE_TEST(plain_http_on_a_tls_port_is_turned_away)
     assert_true(gets_hello(NULL, "NORMAL"));
 }
 
-FIXTURE_TEST(a_handshake_that_never_ends_is_cut_off)
+FIXTURE_TEST(tls__cuts_off_an_unfinished_handshake)
 {
     CLEANUP(strbuf_done) struct strbuf answer;
     strbuf_init(&answer);
@@ -439,7 +439,7 @@ FIXTURE_TEST(a_handshake_that_never_ends_is_cut_off)
     assert_true(site_await(&site.refused, 1));
 }
 
-FIXTURE_TEST(who_has_a_certificate_gives_way_to_nobody_without)
+FIXTURE_TEST(client_certificate__outlives_connections_without_one)
 {
     struct tls_client known[2];
     struct tls_client third;
@@ -473,7 +473,7 @@ FIXTURE_TEST(who_has_a_certificate_gives_way_to_nobody_without)
 }
 
 /* Go opens connections that it does not need yet, and keeps them for later. */
-FIXTURE_TEST(who_shook_hands_may_be_idle)
+FIXTURE_TEST(client_certificate__may_be_idle_after_the_handshake)
 {
     struct tls_client client;
     site.rules.client_ca_file = ca_file;
@@ -489,7 +489,7 @@ FIXTURE_TEST(who_shook_hands_may_be_idle)
     assert_int_equal(atomic_load(&site.refused), 0);
 }
 
-FIXTURE_TEST(new_connections_get_the_new_certificate)
+FIXTURE_TEST(reload__gives_new_connections_the_new_certificate)
 {
     struct tls_client before;
     struct tls_client after;
@@ -511,7 +511,7 @@ FIXTURE_TEST(new_connections_get_the_new_certificate)
 }
 
 /* The end of the chain is that of its first certificate to end, wherever it stands. */
-FIXTURE_TEST(the_end_of_the_certificate_is_known)
+FIXTURE_TEST(certificate_end__is_that_of_the_first_to_end_in_the_chain)
 {
     struct identity issuer;
     struct identity leaf;
@@ -550,7 +550,7 @@ FIXTURE_TEST(the_end_of_the_certificate_is_known)
     drop(&leaf);
 }
 
-FIXTURE_TEST(new_connections_are_judged_by_the_new_ca)
+FIXTURE_TEST(reload__checks_new_connections_against_the_new_ca)
 {
     struct err err;
     site.rules.client_ca_file = ca_file;
@@ -564,7 +564,7 @@ FIXTURE_TEST(new_connections_are_judged_by_the_new_ca)
     assert_true(gets_hello(&stranger, "NORMAL"));
 }
 
-FIXTURE_TEST(files_that_do_not_load_leave_the_old_ones)
+FIXTURE_TEST(reload__keeps_the_old_files_when_new_ones_do_not_load)
 {
     struct err err;
     site.rules.client_ca_file = ca_file;
@@ -589,7 +589,7 @@ FIXTURE_TEST(files_that_do_not_load_leave_the_old_ones)
     assert_false(gets_hello(&stranger, "NORMAL"));
 }
 
-FIXTURE_TEST(a_certificate_that_does_not_load_is_a_clear_error)
+FIXTURE_TEST(start__names_a_certificate_that_does_not_load)
 {
     struct err err;
     site.rules.cert_file = "/nowhere/cert.pem";
@@ -604,7 +604,7 @@ FIXTURE_TEST(a_certificate_that_does_not_load_is_a_clear_error)
     assert_null(site.http);
 }
 
-FIXTURE_TEST(stopping_answers_sleepers_over_tls)
+FIXTURE_TEST(stop__answers_held_calls_over_tls)
 {
     static const char hold[] = "GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n";
     struct tls_client client;

@@ -97,7 +97,7 @@ static void refuses(struct fixture *fixture, const char *text, const char *why)
 
 /* ---- kubeconfig ---- */
 
-FIXTURE_TEST(the_current_context_is_used)
+FIXTURE_TEST(context__is_the_current_one)
 {
     assert_int_equal(parse(fixture, "preferences: {}\n" HEAD CLUSTER USER "    token: abc\n"), 0);
     assert_string_equal(kube_config_server(fixture->config), "https://10.0.0.1:6443");
@@ -108,7 +108,7 @@ FIXTURE_TEST(the_current_context_is_used)
     assert_null(fixture->auth.cert);
 }
 
-FIXTURE_TEST(another_context_can_be_named)
+FIXTURE_TEST(context__can_be_named)
 {
     const struct text text =
         TEXT("contexts:\n- name: a\n  context: {cluster: x}\n- name: b\n"
@@ -126,7 +126,7 @@ FIXTURE_TEST(another_context_can_be_named)
     assert_non_null(strstr(fixture->err.text, "contexts: there is none with the name \"z\""));
 }
 
-FIXTURE_TEST(json_is_a_kubeconfig_too)
+FIXTURE_TEST(kubeconfig__may_be_json)
 {
     assert_int_equal(parse(fixture,
                            "{\"current-context\":\"a\",\"contexts\":[{\"name\":\"a\",\"context\":{"
@@ -136,7 +136,7 @@ FIXTURE_TEST(json_is_a_kubeconfig_too)
     assert_string_equal(kube_config_server(fixture->config), "https://h");
 }
 
-FIXTURE_TEST(data_is_decoded_and_names_a_certificate)
+FIXTURE_TEST(kubeconfig__data_is_decoded)
 {
     assert_int_equal(parse(fixture, HEAD CLUSTER "    certificate-authority-data: Q0EgUEVN\n" USER
                                                  "    client-certificate-data: Q0VSVA==\n"
@@ -149,7 +149,7 @@ FIXTURE_TEST(data_is_decoded_and_names_a_certificate)
     assert_null(fixture->auth.header);
 }
 
-FIXTURE_TEST(a_user_and_a_password_are_basic_authentication)
+FIXTURE_TEST(kubeconfig__user_and_password_are_basic_authentication)
 {
     assert_int_equal(
         parse(fixture, HEAD CLUSTER USER "    username: admin\n    password: s3:cret\n"), 0);
@@ -157,7 +157,7 @@ FIXTURE_TEST(a_user_and_a_password_are_basic_authentication)
     assert_string_equal(fixture->auth.header, "Authorization: Basic YWRtaW46czM6Y3JldA==");
 }
 
-FIXTURE_TEST(paths_are_relative_to_the_file_and_files_are_read_again)
+FIXTURE_TEST(kubeconfig__paths_are_relative_and_files_are_read_again)
 {
     (void)put(fixture, "token", "first\n");
     (void)put(fixture, "ca.crt", "CA 1\n");
@@ -176,7 +176,7 @@ FIXTURE_TEST(paths_are_relative_to_the_file_and_files_are_read_again)
     assert_string_equal(fixture->auth.ca, "CA 2");
 }
 
-FIXTURE_TEST(a_refused_token_is_read_again_at_once)
+FIXTURE_TEST(token_file__is_read_again_after_a_refusal)
 {
     (void)put(fixture, "token", "first");
     const int64_t now_ms = load(fixture, HEAD CLUSTER USER "    tokenFile: token\n");
@@ -187,7 +187,7 @@ FIXTURE_TEST(a_refused_token_is_read_again_at_once)
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
-FIXTURE_TEST(a_file_that_is_being_replaced_leaves_the_old_one_in_use)
+FIXTURE_TEST(token_file__keeps_the_old_token_while_it_is_replaced)
 {
     (void)put(fixture, "token", "first");
     const int64_t now_ms = load(fixture, HEAD CLUSTER USER "    tokenFile: token\n");
@@ -199,13 +199,13 @@ FIXTURE_TEST(a_file_that_is_being_replaced_leaves_the_old_one_in_use)
     assert_string_equal(fixture->auth.header, "Authorization: Bearer second");
 }
 
-FIXTURE_TEST(a_static_token_cannot_be_renewed)
+FIXTURE_TEST(token__that_is_static_cannot_be_renewed)
 {
     assert_int_equal(parse(fixture, HEAD CLUSTER USER "    token: abc\n"), 0);
     assert_false(kube_auth_refuse(fixture->config, 0));
 }
 
-FIXTURE_TEST(mistakes_are_named_with_key_and_line)
+FIXTURE_TEST(kubeconfig__error_names_key_and_line)
 {
     refuses(fixture, "", "expected one kubeconfig, found nothing");
     refuses(fixture, "hello", "expected one kubeconfig, found a string");
@@ -255,7 +255,7 @@ FIXTURE_TEST(mistakes_are_named_with_key_and_line)
 }
 
 /* milligpud executes nothing: what a user does about it is part of the refusal. */
-FIXTURE_TEST(a_user_who_logs_in_by_a_program_is_refused_with_what_to_do)
+FIXTURE_TEST(kubeconfig__credential_plugin_is_refused_with_what_to_do)
 {
     refuses(fixture,
             HEAD CLUSTER USER
@@ -271,7 +271,7 @@ FIXTURE_TEST(a_user_who_logs_in_by_a_program_is_refused_with_what_to_do)
                      0);
 }
 
-FIXTURE_TEST(files_that_are_missing_are_named)
+FIXTURE_TEST(kubeconfig__missing_files_are_named)
 {
     char path[128];
 
@@ -287,7 +287,7 @@ FIXTURE_TEST(files_that_are_missing_are_named)
 
 /* ---- in a cluster ---- */
 
-FIXTURE_TEST(a_pod_finds_its_cluster)
+FIXTURE_TEST(in_cluster__uses_the_files_of_the_pod)
 {
     (void)put(fixture, "token", "tok\n");
     (void)put(fixture, "ca.crt", "CA");
@@ -300,7 +300,7 @@ FIXTURE_TEST(a_pod_finds_its_cluster)
     assert_string_equal(fixture->auth.ca, "CA");
 }
 
-FIXTURE_TEST(an_ipv6_address_gets_its_brackets)
+FIXTURE_TEST(in_cluster__puts_brackets_round_an_ipv6_address)
 {
     (void)put(fixture, "token", "tok");
     (void)put(fixture, "ca.crt", "CA");
@@ -309,7 +309,7 @@ FIXTURE_TEST(an_ipv6_address_gets_its_brackets)
     assert_string_equal(kube_config_namespace(fixture->config), "");
 }
 
-FIXTURE_TEST(outside_of_a_cluster_it_says_so)
+FIXTURE_TEST(in_cluster__error_outside_of_a_cluster_names_kubeconfig)
 {
     assert_true(in_cluster(fixture, NULL, "443") < 0);
     assert_non_null(strstr(fixture->err.text, "name a kubeconfig"));

@@ -177,7 +177,7 @@ static const char a_pod[] =
 
 /* ---- plain requests ---- */
 
-FIXTURE_TEST(requests_come_back_answered)
+FIXTURE_TEST(requests__are_answered_on_one_connection)
 {
     assert_string_equal(fixture->ops.name(fixture->ops.ctx), fake_api_url(fixture->api));
     assert_int_equal(ask(fixture, "POST", PODS, a_pod), 201);
@@ -196,7 +196,7 @@ FIXTURE_TEST(requests_come_back_answered)
     assert_int_equal(fake_api_seen(fixture->api, "Authorization: Bearer t1"), 5);
 }
 
-FIXTURE_TEST(one_request_can_be_fetched)
+FIXTURE_TEST(fetch__returns_one_answer)
 {
     const struct kube_request request = {
         .id = 9, .method = "GET", .path = "/version", .body = TEXT(""), .timeout_ms = 5000};
@@ -207,7 +207,7 @@ FIXTURE_TEST(one_request_can_be_fetched)
     assert_true(kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err) < 0);
 }
 
-FIXTURE_TEST(many_requests_fly_at_once)
+FIXTURE_TEST(requests__run_at_once)
 {
     forget(fixture);
     for (uint64_t id = 1; id <= 20; id++)
@@ -216,7 +216,7 @@ FIXTURE_TEST(many_requests_fly_at_once)
     assert_true(fake_api_connections(fixture->api) > 1);
 }
 
-FIXTURE_TEST(a_watch_brings_events_as_they_happen)
+FIXTURE_TEST(watch__delivers_events_as_they_happen)
 {
     struct strbuf out;
 
@@ -238,7 +238,7 @@ FIXTURE_TEST(a_watch_brings_events_as_they_happen)
     poll_until(fixture, 1);
 }
 
-FIXTURE_TEST(cancelling_inside_an_answer_is_the_last_of_it)
+FIXTURE_TEST(cancel__within_an_answer_is_its_end)
 {
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 5);
     fixture->cancel_id = 1;
@@ -256,7 +256,7 @@ FIXTURE_TEST(cancelling_inside_an_answer_is_the_last_of_it)
     fixture->ops.cancel(fixture->ops.ctx, 77);
 }
 
-FIXTURE_TEST(a_wake_ends_a_poll)
+FIXTURE_TEST(wake__ends_a_poll)
 {
     const int64_t begin_ms = clock_now_ms();
 
@@ -265,7 +265,7 @@ FIXTURE_TEST(a_wake_ends_a_poll)
     assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
 }
 
-FIXTURE_TEST(a_path_with_a_blank_is_refused)
+FIXTURE_TEST(start__refuses_a_path_with_a_blank)
 {
     const struct kube_request request = {.id = 1, .method = "GET", .path = "/a b"};
 
@@ -275,7 +275,7 @@ FIXTURE_TEST(a_path_with_a_blank_is_refused)
 
 /* ---- what goes wrong ---- */
 
-FIXTURE_TEST(dripping_is_slow_but_whole)
+FIXTURE_TEST(slow_answer__is_whole)
 {
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 2);
     assert_int_equal(get_version(fixture), 200);
@@ -283,7 +283,7 @@ FIXTURE_TEST(dripping_is_slow_but_whole)
     assert_true(fixture->pieces.len > 10);
 }
 
-FIXTURE_TEST(dripping_does_not_outlive_the_timeout)
+FIXTURE_TEST(slow_answer__does_not_outlive_the_timeout)
 {
     FAULT(.match = "/version", .kind = FAULT_DRIP, .times = 1, .number = 100);
     begin(fixture,
@@ -294,7 +294,7 @@ FIXTURE_TEST(dripping_does_not_outlive_the_timeout)
     assert_false(fixture->unsent);
 }
 
-FIXTURE_TEST(a_cut_body_is_a_failure)
+FIXTURE_TEST(cut_body__is_a_failure)
 {
     FAULT(.match = "/version", .kind = FAULT_TRUNCATE, .times = 1, .number = 10);
     (void)get_version(fixture);
@@ -303,7 +303,7 @@ FIXTURE_TEST(a_cut_body_is_a_failure)
     assert_false(fixture->unsent);
 }
 
-FIXTURE_TEST(a_chunk_that_is_cut_is_a_failure)
+FIXTURE_TEST(cut_chunk__is_a_failure)
 {
     FAULT(.match = "?watch", .kind = FAULT_TRUNCATE, .times = 1, .number = 0);
     (void)ask(fixture, "GET", "/api/v1/pods?watch=1&resourceVersion=1", "");
@@ -311,7 +311,7 @@ FIXTURE_TEST(a_chunk_that_is_cut_is_a_failure)
     assert_false(fixture->unsent);
 }
 
-FIXTURE_TEST(half_open_is_noticed_by_its_silence)
+FIXTURE_TEST(half_open__is_noticed_by_its_silence)
 {
     FAULT(.match = "/version", .kind = FAULT_HALF_OPEN, .times = 1, .number = 5);
     const int64_t begin_ms = clock_now_ms();
@@ -325,7 +325,7 @@ FIXTURE_TEST(half_open_is_noticed_by_its_silence)
     assert_false(fixture->unsent);
 }
 
-FIXTURE_TEST(a_binding_whose_answer_is_lost_is_not_called_unsent)
+FIXTURE_TEST(lost_answer__is_not_reported_unsent)
 {
     (void)ask(fixture, "POST", PODS, a_pod);
     /* curl retries by itself on a kept connection: each of its attempts must fail. */
@@ -338,7 +338,7 @@ FIXTURE_TEST(a_binding_whose_answer_is_lost_is_not_called_unsent)
     assert_non_null(strstr(fixture->text.data, "\"nodeName\":\"n\""));
 }
 
-FIXTURE_TEST(a_server_that_goes_away_after_the_request_is_not_called_unsent)
+FIXTURE_TEST(silent_server__is_not_reported_unsent)
 {
     (void)ask(fixture, "POST", PODS, a_pod);
     FAULT(.match = "/binding", .kind = FAULT_SILENT, .times = 1);
@@ -356,7 +356,7 @@ FIXTURE_TEST(a_server_that_goes_away_after_the_request_is_not_called_unsent)
     fake_api_release(fixture->api);
 }
 
-FIXTURE_TEST(nobody_there_is_certainly_unsent)
+FIXTURE_TEST(refused_connection__is_reported_unsent)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t len = sizeof here;
@@ -376,7 +376,7 @@ FIXTURE_TEST(nobody_there_is_certainly_unsent)
     (void)close(fd);
 }
 
-FIXTURE_TEST(a_name_that_is_none_is_certainly_unsent)
+FIXTURE_TEST(unknown_host__is_reported_unsent)
 {
     disconnect(fixture);
     connect_to(fixture, "http://no-such-host.invalid", "token: t1");
@@ -384,7 +384,7 @@ FIXTURE_TEST(a_name_that_is_none_is_certainly_unsent)
     assert_true(fixture->unsent);
 }
 
-FIXTURE_TEST(a_kept_connection_that_died_is_replaced)
+FIXTURE_TEST(dead_connection__is_replaced)
 {
     (void)get_version(fixture);
     FAULT(.match = "/version", .kind = FAULT_REFUSE, .times = 1);
@@ -392,7 +392,7 @@ FIXTURE_TEST(a_kept_connection_that_died_is_replaced)
     assert_int_equal(fake_api_connections(fixture->api), 2);
 }
 
-FIXTURE_TEST(statuses_and_retry_after_come_through)
+FIXTURE_TEST(status__and_retry_after_come_through)
 {
     FAULT(.match = "/version", .kind = FAULT_STATUS, .times = 1, .number = 429, .text = "slow down",
           .retry_after_s = 7);
@@ -426,7 +426,7 @@ static void use_token_file(struct fixture *fixture)
     connect_to(fixture, fake_api_url(fixture->api), "tokenFile: token");
 }
 
-FIXTURE_TEST(a_rotated_token_is_read_after_a_401_unseen_by_the_caller)
+FIXTURE_TEST(rotated_token__is_read_after_a_401_without_the_caller)
 {
     use_token_file(fixture);
     fake_api_token(fixture->api, "first");
@@ -439,7 +439,7 @@ FIXTURE_TEST(a_rotated_token_is_read_after_a_401_unseen_by_the_caller)
     assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 3);
 }
 
-FIXTURE_TEST(a_second_401_is_the_answer)
+FIXTURE_TEST(second_401__is_the_answer)
 {
     use_token_file(fixture);
     fake_api_token(fixture->api, "other");
@@ -448,14 +448,14 @@ FIXTURE_TEST(a_second_401_is_the_answer)
     assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 2);
 }
 
-FIXTURE_TEST(a_401_for_a_fixed_token_is_the_answer_at_once)
+FIXTURE_TEST(fixed_token__gets_its_401_at_once)
 {
     fake_api_token(fixture->api, "other");
     assert_int_equal(get_version(fixture), 401);
     assert_int_equal(fake_api_seen(fixture->api, "GET /version"), 1);
 }
 
-FIXTURE_TEST(credentials_that_cannot_be_had_are_an_unsent_failure)
+FIXTURE_TEST(missing_credentials__are_an_unsent_failure)
 {
     disconnect(fixture);
     connect_to(fixture, fake_api_url(fixture->api), "tokenFile: token");

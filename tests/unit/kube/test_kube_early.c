@@ -95,14 +95,14 @@ static void ask(struct fixture *fixture, const char *answer, unsigned many)
 /*
  * libcurl sometimes keeps to itself what it received of an answer; but then no body has been sent.
  */
-FIXTURE_TEST(a_refusal_at_the_head_is_heard_or_nothing_was_sent)
+FIXTURE_TEST(early_refusal__is_reported_or_nothing_was_sent)
 {
     ask(fixture, HEAD_429, MANY);
     assert_int_equal(fixture->pair.client.failed, fixture->pair.client.unsent);
 }
 
 /* A server cannot accept what it has not received. */
-FIXTURE_TEST(a_success_at_the_head_is_none)
+FIXTURE_TEST(early_success__is_a_failure)
 {
     ask(fixture, HEAD_201, MANY);
     assert_int_equal(fixture->pair.client.failed, MANY);

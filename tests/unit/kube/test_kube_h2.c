@@ -152,7 +152,7 @@ static int tear_down(void **state)
 
 /* ---- what is proven ---- */
 
-FIXTURE_TEST(a_thousand_requests_take_few_connections)
+FIXTURE_TEST(http2__takes_few_connections_for_a_thousand_requests)
 {
     for (uint64_t id = 1; id <= MANY; id++)
         client_begin(&fixture->client, id, "", 20000);
@@ -163,7 +163,7 @@ FIXTURE_TEST(a_thousand_requests_take_few_connections)
     assert_in_range(connections(fixture), 1, 16);
 }
 
-FIXTURE_TEST(a_hundred_at_a_time_take_exactly_one)
+FIXTURE_TEST(http2__takes_one_connection_for_a_hundred_at_a_time)
 {
     for (unsigned round = 0; round < 10; round++) {
         for (uint64_t id = 1; id <= 100; id++)
@@ -174,7 +174,7 @@ FIXTURE_TEST(a_hundred_at_a_time_take_exactly_one)
     assert_int_equal(connections(fixture), 1);
 }
 
-FIXTURE_TEST(bodies_arrive_whole)
+FIXTURE_TEST(http2__bodies_arrive_whole)
 {
     struct strbuf body;
 
@@ -192,7 +192,7 @@ FIXTURE_TEST(bodies_arrive_whole)
     strbuf_done(&body);
 }
 
-FIXTURE_TEST(a_handle_that_posted_can_get)
+FIXTURE_TEST(http2__handle_that_posted_can_get)
 {
     for (uint64_t id = 1; id <= 20; id++) {
         client_begin(&fixture->client, id, id % 2 == 0 ? "{}" : "", 20000);
@@ -203,7 +203,7 @@ FIXTURE_TEST(a_handle_that_posted_can_get)
     assert_int_equal(connections(fixture), 1);
 }
 
-FIXTURE_TEST(what_a_silent_server_was_sent_is_not_called_unsent)
+FIXTURE_TEST(http2__request_to_a_silent_server_is_not_reported_unsent)
 {
     client_begin(&fixture->client, 1, "", 20000);
     client_until(&fixture->client, 1);
@@ -215,7 +215,7 @@ FIXTURE_TEST(what_a_silent_server_was_sent_is_not_called_unsent)
     assert_int_equal(fixture->client.unsent, 0);
 }
 
-FIXTURE_TEST(after_a_silence_comes_a_new_connection)
+FIXTURE_TEST(http2__connects_anew_after_a_silence)
 {
     client_begin(&fixture->client, 1, "", 20000);
     client_until(&fixture->client, 1);
@@ -230,7 +230,7 @@ FIXTURE_TEST(after_a_silence_comes_a_new_connection)
     assert_int_equal(connections(fixture), 2);
 }
 
-FEW_STREAMS_TEST(with_few_streams_there_are_more_connections_but_not_many)
+FEW_STREAMS_TEST(http2__takes_more_connections_where_streams_are_few)
 {
     for (unsigned round = 0; round < 5; round++) {
         for (uint64_t id = 1; id <= 200; id++)
@@ -242,7 +242,7 @@ FEW_STREAMS_TEST(with_few_streams_there_are_more_connections_but_not_many)
     assert_in_range(connections(fixture), 1, 50);
 }
 
-FIXTURE_TEST(a_cancelled_request_leaves_the_others_alone)
+FIXTURE_TEST(http2__cancelled_request_leaves_the_others_alone)
 {
     client_begin(&fixture->client, 1000, "", 20000);
     client_until(&fixture->client, 1);

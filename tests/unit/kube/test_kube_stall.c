@@ -79,7 +79,7 @@ static int tear_down(void **state)
 
 /* ---- what is proven ---- */
 
-FIXTURE_TEST(the_end_of_an_answer_is_seen_though_nothing_follows)
+FIXTURE_TEST(answer_end__is_seen_without_a_following_frame)
 {
     client_get(&fixture->pair.client, 1, "/api/v1/pods?limit=500", TIMEOUT_MS);
     client_until(&fixture->pair.client, 1);
@@ -87,7 +87,7 @@ FIXTURE_TEST(the_end_of_an_answer_is_seen_though_nothing_follows)
     assert_int_equal(fixture->pair.client.text.len, DATA_BYTES); /* nothing of another answer */
 }
 
-FIXTURE_TEST(and_beside_a_watch_in_which_nothing_happens)
+FIXTURE_TEST(answer_end__is_seen_beside_an_idle_watch)
 {
     fixture->watched = true;
     client_get(&fixture->pair.client, 1, "/api/v1/nodes?watch=1", TIMEOUT_MS);
@@ -101,7 +101,7 @@ FIXTURE_TEST(and_beside_a_watch_in_which_nothing_happens)
     assert_int_equal(fixture->pair.client.text.len, 4 * DATA_BYTES);
 }
 
-FIXTURE_TEST(a_watch_in_which_nothing_happens_is_let_alone)
+FIXTURE_TEST(idle_watch__is_left_alone)
 {
     fixture->watched = true;
     client_get(&fixture->pair.client, 1, "/api/v1/nodes?watch=1", 600);
@@ -111,7 +111,7 @@ FIXTURE_TEST(a_watch_in_which_nothing_happens_is_let_alone)
 }
 
 /* One extra request for each silence, however long it lasts. */
-FIXTURE_TEST(a_server_that_says_no_more_is_asked_once)
+FIXTURE_TEST(stalled_server__is_asked_once_more)
 {
     fixture->silent_after = 1;
     client_get(&fixture->pair.client, 1, "/api/v1/pods?limit=500", 1000);

@@ -265,7 +265,7 @@ static struct reflector_stats stats_of(const struct fixture *fixture)
 
 /* ---- listing ---- */
 
-FIXTURE_TEST(the_first_request_is_a_consistent_page)
+FIXTURE_TEST(list__begins_with_a_consistent_page)
 {
     assert_string_equal(fixture->path,
                         "/api/v1/pods?limit=500&fieldSelector=status.phase%21%3DFailed");
@@ -274,7 +274,7 @@ FIXTURE_TEST(the_first_request_is_a_consistent_page)
     assert_false(stats_of(fixture).synced);
 }
 
-FIXTURE_TEST(pages_are_followed_to_the_end_and_make_one_list)
+FIXTURE_TEST(list__follows_pages_to_the_end)
 {
     whole(fixture, 200, MORE("90", "t+/=", ITEM("a") "," ITEM("b")));
     received(fixture, "begin listed:a listed:b");
@@ -288,7 +288,7 @@ FIXTURE_TEST(pages_are_followed_to_the_end_and_make_one_list)
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-FIXTURE_TEST(an_empty_list_and_null_items_are_lists)
+FIXTURE_TEST(list__may_be_empty_or_have_null_items)
 {
     whole(fixture, 200, "{'metadata':{'resourceVersion':'5'},'items':null}");
     received(fixture, "begin end");
@@ -296,7 +296,7 @@ FIXTURE_TEST(an_empty_list_and_null_items_are_lists)
 }
 
 /* Something between the API server and us that answers 200 must not end the list. */
-FIXTURE_TEST(a_page_without_a_version_is_no_page)
+FIXTURE_TEST(page__without_a_version_fails_the_list)
 {
     whole(fixture, 200, MORE("9", "t", ITEM("a")));
     whole(fixture, 200, "{}");
@@ -305,7 +305,7 @@ FIXTURE_TEST(a_page_without_a_version_is_no_page)
     assert_non_null(strstr(fixture->trouble.text, "metadata.resourceVersion"));
 }
 
-FIXTURE_TEST(an_expired_continue_token_starts_the_list_anew)
+FIXTURE_TEST(page__with_an_expired_token_restarts_the_list)
 {
     whole(fixture, 200, MORE("9", "t", ITEM("a")));
     received(fixture, "begin listed:a");
@@ -317,7 +317,7 @@ FIXTURE_TEST(an_expired_continue_token_starts_the_list_anew)
     received(fixture, "begin listed:a end");
 }
 
-FIXTURE_TEST(a_page_that_fails_is_asked_for_again)
+FIXTURE_TEST(page__that_fails_is_requested_again)
 {
     whole(fixture, 200, MORE("9", "t", ""));
     received(fixture, "begin");
@@ -332,7 +332,7 @@ FIXTURE_TEST(a_page_that_fails_is_asked_for_again)
     received(fixture, "end");
 }
 
-FIXTURE_TEST(a_page_that_keeps_failing_gives_the_list_up)
+FIXTURE_TEST(page__that_keeps_failing_fails_the_list)
 {
     whole(fixture, 200, MORE("9", "t", ""));
     for (int i = 0; i < 5; i++) {
@@ -345,7 +345,7 @@ FIXTURE_TEST(a_page_that_keeps_failing_gives_the_list_up)
     assert_null(strstr(fixture->path, "continue"));
 }
 
-FIXTURE_TEST(half_a_page_is_no_page)
+FIXTURE_TEST(page__that_is_cut_or_no_list_fails_the_list)
 {
     static const char *const bad[] = {
         "",
@@ -381,7 +381,7 @@ static void overflow(struct fixture *fixture)
 }
 
 /* A few objects as large as an API server accepts them: this is no failure and costs no wait. */
-FIXTURE_TEST(a_page_beyond_all_bounds_is_asked_for_in_smaller_ones)
+FIXTURE_TEST(page__that_is_too_large_is_requested_in_smaller_ones)
 {
     static const char *const limit[] = {"?limit=250&", "?limit=125&", "?limit=62&"};
 
@@ -401,7 +401,7 @@ FIXTURE_TEST(a_page_beyond_all_bounds_is_asked_for_in_smaller_ones)
     received(fixture, "begin listed:a listed:a end");
 }
 
-FIXTURE_TEST(one_object_beyond_all_bounds_ends_no_list)
+FIXTURE_TEST(page__with_one_object_too_large_is_a_failure)
 {
     for (int i = 0; i < 9; i++)
         overflow(fixture);
@@ -411,7 +411,7 @@ FIXTURE_TEST(one_object_beyond_all_bounds_ends_no_list)
     received(fixture, "");
 }
 
-FIXTURE_TEST(too_many_requests_is_waited_out)
+FIXTURE_TEST(too_many_requests__waits_as_long_as_the_server_says)
 {
     const struct kube_answer told = {
         .id = fixture->id, .piece = KUBE_HEAD, .status = 429, .retry_after_s = 17};
@@ -429,7 +429,7 @@ FIXTURE_TEST(too_many_requests_is_waited_out)
 }
 
 /* Whatever it says: if we asked nothing for an hour, we would hear nothing for an hour. */
-FIXTURE_TEST(retry_after_is_obeyed_for_a_minute_and_no_longer)
+FIXTURE_TEST(retry_after__is_obeyed_for_a_minute_at_most)
 {
     whole(fixture, 503,
           "{'kind':'Status','reason':'ServiceUnavailable','message':'later','details':{"
@@ -440,7 +440,7 @@ FIXTURE_TEST(retry_after_is_obeyed_for_a_minute_and_no_longer)
     assert_true(is_listing(fixture));
 }
 
-FIXTURE_TEST(a_forbidden_list_is_reported_and_tried_again)
+FIXTURE_TEST(forbidden_list__is_reported_and_tried_again)
 {
     whole(fixture, 403, "{'kind':'Status','reason':'Forbidden','message':'pods is forbidden'}");
     assert_int_equal(fixture->trouble.code, ERR_FORBIDDEN);
@@ -449,7 +449,7 @@ FIXTURE_TEST(a_forbidden_list_is_reported_and_tried_again)
     received(fixture, "");
 }
 
-FIXTURE_TEST(waiting_doubles_to_half_a_minute_and_is_forgotten_when_well)
+FIXTURE_TEST(backoff__doubles_to_half_a_minute_and_resets_after_success)
 {
     int64_t least_ms = 800;
 
@@ -467,7 +467,7 @@ FIXTURE_TEST(waiting_doubles_to_half_a_minute_and_is_forgotten_when_well)
     assert_true(fixture->wait_ms >= 800 && fixture->wait_ms <= 1200);
 }
 
-FIXTURE_TEST(a_request_that_cannot_start_is_tried_later)
+FIXTURE_TEST(start_failure__is_tried_again_later)
 {
     fixture->start_fails = true;
     lose(fixture);
@@ -480,7 +480,7 @@ FIXTURE_TEST(a_request_that_cannot_start_is_tried_later)
 
 /* ---- watching ---- */
 
-FIXTURE_TEST(a_watch_asks_for_bookmarks_from_the_lists_version)
+FIXTURE_TEST(watch__asks_for_bookmarks_from_the_version_of_the_list)
 {
     long long seconds = 0;
 
@@ -493,7 +493,7 @@ FIXTURE_TEST(a_watch_asks_for_bookmarks_from_the_lists_version)
     assert_true(fixture->silence_ms > 180 * SECOND); /* we end a silent watch ourselves */
 }
 
-FIXTURE_TEST(events_reach_the_sink)
+FIXTURE_TEST(event__reaches_the_sink)
 {
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "101") EVENT("MODIFIED", "b", "102") BOOKMARK("103")
@@ -505,7 +505,7 @@ FIXTURE_TEST(events_reach_the_sink)
     assert_int_equal(fixture->troubles, 0);
 }
 
-TEST_BETWEEN(an_event_may_be_cut_anywhere, set_up, tear_down)
+TEST_BETWEEN(event__may_be_cut_anywhere, set_up, tear_down)
 {
     static const char stream[] = EVENT("ADDED", "b", "101") EVENT("MODIFIED", "c", "102");
     struct fixture *fixture = *state;
@@ -529,7 +529,7 @@ TEST_BETWEEN(an_event_may_be_cut_anywhere, set_up, tear_down)
     }
 }
 
-FIXTURE_TEST(one_byte_at_a_time_is_fine)
+FIXTURE_TEST(event__may_come_byte_by_byte)
 {
     static const char stream[] = EVENT("ADDED", "b", "101") EVENT("DELETED", "b", "102");
 
@@ -541,7 +541,7 @@ FIXTURE_TEST(one_byte_at_a_time_is_fine)
     received(fixture, "changed:b deleted:b");
 }
 
-FIXTURE_TEST(a_stream_that_ends_goes_on_from_the_last_bookmark)
+FIXTURE_TEST(watch__that_ends_resumes_from_the_last_bookmark)
 {
     be_watching(fixture);
     data(fixture, BOOKMARK("500"));
@@ -552,7 +552,7 @@ FIXTURE_TEST(a_stream_that_ends_goes_on_from_the_last_bookmark)
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-FIXTURE_TEST(what_was_cut_off_at_the_end_is_not_believed)
+FIXTURE_TEST(event__cut_off_by_the_end_is_dropped)
 {
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "101") "{'type':'ADDED','obj");
@@ -563,7 +563,7 @@ FIXTURE_TEST(what_was_cut_off_at_the_end_is_not_believed)
     received(fixture, "changed:c");
 }
 
-FIXTURE_TEST(a_watch_that_ends_at_once_with_nothing_backs_off)
+FIXTURE_TEST(watch__that_ends_at_once_backs_off)
 {
     be_watching(fixture);
     end(fixture);
@@ -576,7 +576,7 @@ FIXTURE_TEST(a_watch_that_ends_at_once_with_nothing_backs_off)
     assert_true(fixture->wait_ms >= 1600);
 }
 
-FIXTURE_TEST(gone_as_a_status_lists_again)
+FIXTURE_TEST(gone__as_a_status_lists_again)
 {
     whole(fixture, 200, one_page);
     received(fixture, "begin listed:a end");
@@ -588,7 +588,7 @@ FIXTURE_TEST(gone_as_a_status_lists_again)
 }
 
 /* Gone, or an event of an object without a name. */
-FIXTURE_TEST(gone_as_an_event_lists_again)
+FIXTURE_TEST(gone__as_an_event_lists_again)
 {
     static const char *const gone[] = {
         ERROR_EVENT("410", "Expired"),      ERROR_EVENT("410", ""),
@@ -605,7 +605,7 @@ FIXTURE_TEST(gone_as_an_event_lists_again)
     }
 }
 
-FIXTURE_TEST(gone_after_an_outage_lists_soon_but_not_in_a_circle)
+FIXTURE_TEST(gone__after_an_outage_lists_soon_and_then_backs_off)
 {
     be_watching(fixture);
     for (int i = 0; i < 6; i++) {
@@ -623,7 +623,7 @@ FIXTURE_TEST(gone_after_an_outage_lists_soon_but_not_in_a_circle)
     assert_true(fixture->wait_ms >= 1600 && fixture->wait_ms <= 2400);
 }
 
-FIXTURE_TEST(other_errors_in_the_stream_go_on_from_the_last_version)
+FIXTURE_TEST(watch_error__resumes_from_the_last_version)
 {
     static const char *const error[] = {ERROR_EVENT("500", "InternalError"),
                                         ERROR_EVENT("504", "Timeout"),
@@ -643,7 +643,7 @@ FIXTURE_TEST(other_errors_in_the_stream_go_on_from_the_last_version)
     received(fixture, "changed:b");
 }
 
-FIXTURE_TEST(an_error_may_say_how_long_to_wait)
+FIXTURE_TEST(watch_error__may_say_how_long_to_wait)
 {
     be_watching(fixture);
     data(fixture, "{'type':'ERROR','object':{'kind':'Status','code':429,'details':{"
@@ -652,7 +652,7 @@ FIXTURE_TEST(an_error_may_say_how_long_to_wait)
     assert_int_equal(fixture->wait_ms, 9 * SECOND);
 }
 
-FIXTURE_TEST(a_version_that_goes_back_lists_again)
+FIXTURE_TEST(version__that_goes_back_lists_again)
 {
     be_watching(fixture);
     data(fixture,
@@ -662,14 +662,14 @@ FIXTURE_TEST(a_version_that_goes_back_lists_again)
     lists_again(fixture);
 }
 
-FIXTURE_TEST(versions_that_are_no_numbers_are_not_compared)
+FIXTURE_TEST(version__that_is_no_number_is_not_compared)
 {
     be_watching(fixture);
     data(fixture, EVENT("ADDED", "b", "xyz") EVENT("ADDED", "c", "9") EVENT("ADDED", "d", "9"));
     received(fixture, "changed:b changed:c changed:d");
 }
 
-FIXTURE_TEST(nonsense_in_the_stream_is_tried_again_once_and_then_listed)
+FIXTURE_TEST(malformed_event__is_tried_again_once_and_then_listed)
 {
     static const char *const bad[] = {"nonsense\n", "{'type':'ADDED'}\n", "[]\n",
                                       "{'type':'EXPLODED','object':{}}\n",
@@ -690,7 +690,7 @@ FIXTURE_TEST(nonsense_in_the_stream_is_tried_again_once_and_then_listed)
 }
 
 /* An object exists that cannot be named: it must not be swept as missing. */
-FIXTURE_TEST(a_list_with_an_object_without_a_name_does_not_end)
+FIXTURE_TEST(list__with_a_nameless_object_fails)
 {
     whole(fixture, 200, PAGE("5", ITEM("a") "," ITEM("nameless") "," ITEM("c")));
     received(fixture, "begin listed:a failed");
@@ -698,7 +698,7 @@ FIXTURE_TEST(a_list_with_an_object_without_a_name_does_not_end)
     lists_again(fixture);
 }
 
-FIXTURE_TEST(an_event_beyond_all_bounds_lists_again)
+FIXTURE_TEST(event__that_is_too_large_lists_again)
 {
     CLEANUP(freep) char *much = xcalloc(1, 1 << 20);
     memset(much, 'x', (1 << 20) - 1);
@@ -712,7 +712,7 @@ FIXTURE_TEST(an_event_beyond_all_bounds_lists_again)
     lists_again(fixture);
 }
 
-FIXTURE_TEST(a_connection_that_fell_silent_is_taken_up_again)
+FIXTURE_TEST(silent_connection__is_resumed)
 {
     be_watching(fixture);
     later(fixture, 180 * SECOND);
@@ -722,7 +722,7 @@ FIXTURE_TEST(a_connection_that_fell_silent_is_taken_up_again)
 }
 
 /* An API server 1.31 sends nothing while the cluster is quiet, not even bookmarks. */
-FIXTURE_TEST(a_watch_in_which_nothing_happens_is_begun_anew_without_a_word)
+FIXTURE_TEST(idle_watch__is_restarted_without_a_report)
 {
     enum { ROUNDS = 100 };
 
@@ -744,7 +744,7 @@ FIXTURE_TEST(a_watch_in_which_nothing_happens_is_begun_anew_without_a_word)
 }
 
 /* Silence alone proves nothing, but this means a dead connection or a server that hangs. */
-FIXTURE_TEST(a_watch_that_is_not_answered_is_trouble)
+FIXTURE_TEST(unanswered_watch__is_reported)
 {
     be_watching(fixture);
     later(fixture, 180 * SECOND);
@@ -762,7 +762,7 @@ FIXTURE_TEST(a_watch_that_is_not_answered_is_trouble)
 }
 
 /* A kube-apiserver that has just started denies everything to everybody for some milliseconds. */
-FIXTURE_TEST(a_watch_that_is_denied_goes_on_from_where_it_was)
+FIXTURE_TEST(denied_watch__resumes_from_its_version)
 {
     be_watching(fixture);
     later(fixture, 2 * SECOND);
@@ -775,7 +775,7 @@ FIXTURE_TEST(a_watch_that_is_denied_goes_on_from_where_it_was)
     assert_int_equal(stats_of(fixture).lists, 1);
 }
 
-FIXTURE_TEST(a_watch_that_never_ends_is_ended)
+FIXTURE_TEST(endless_watch__is_ended)
 {
     be_watching(fixture);
     for (int i = 0; i < 64 && fixture->cancelled == 0; i++) {
@@ -788,14 +788,14 @@ FIXTURE_TEST(a_watch_that_never_ends_is_ended)
     watches_from(fixture, "200");
 }
 
-FIXTURE_TEST(a_bad_request_for_a_watch_lists_again)
+FIXTURE_TEST(bad_request__for_a_watch_lists_again)
 {
     whole(fixture, 200, one_page);
     whole(fixture, 400, "{'kind':'Status','code':400,'message':'invalid resourceVersion'}");
     lists_again(fixture);
 }
 
-FIXTURE_TEST(answers_of_others_are_not_ours)
+FIXTURE_TEST(answer__of_another_client_is_not_taken)
 {
     struct kube_answer other = {.id = BASE - 1, .piece = KUBE_DONE, .status = 200};
 
@@ -808,7 +808,7 @@ FIXTURE_TEST(answers_of_others_are_not_ours)
     assert_true(fixture->busy);
 }
 
-FIXTURE_TEST(the_same_seed_waits_the_same)
+FIXTURE_TEST(backoff__is_the_same_for_the_same_seed)
 {
     void *second = NULL;
 

@@ -22,7 +22,7 @@ static struct extender_args args_of(struct fixture *fixture, const char *version
     return args;
 }
 
-WIRE_TEST(recorded_filters_are_read)
+WIRE_TEST(recorded_filter__is_read)
 {
     static const struct {
         const char *file;
@@ -50,7 +50,7 @@ WIRE_TEST(recorded_filters_are_read)
         }
 }
 
-WIRE_TEST(recorded_binds_are_read)
+WIRE_TEST(recorded_bind__is_read)
 {
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         struct extender_bind bind;
@@ -65,7 +65,7 @@ WIRE_TEST(recorded_binds_are_read)
     }
 }
 
-WIRE_TEST(a_recorded_preemption_is_read_and_given_back_byte_for_byte)
+WIRE_TEST(recorded_preemption__is_read_and_returned_byte_for_byte)
 {
     struct extender_preempt args;
     const struct text body = body_of(fixture, "1.34", "preempt.req.http");
@@ -82,7 +82,7 @@ WIRE_TEST(a_recorded_preemption_is_read_and_given_back_byte_for_byte)
     assert_string_equal(fixture->out.data + 1, strstr(copy.at, key));
 }
 
-WIRE_TEST(the_answer_to_a_binding_is_a_success)
+WIRE_TEST(recorded_binding_answer__is_a_success)
 {
     for (size_t v = 0; v < ARRAY_LEN(versions); v++) {
         const char *path =

@@ -13,7 +13,7 @@ static int skip_all(struct fixture *fixture, struct text bytes)
     return json_reader_finish(&in);
 }
 
-WIRE_TEST(every_kind_of_value_is_skipped_with_any_space_around_it)
+WIRE_TEST(skip__takes_each_kind_of_value_with_any_space)
 {
     static const char *const good[] = {
         "null",
@@ -38,7 +38,7 @@ WIRE_TEST(every_kind_of_value_is_skipped_with_any_space_around_it)
             fail_msg("%s: %s", good[i], fixture->err.text);
 }
 
-WIRE_TEST(what_is_no_json_is_refused_and_the_place_is_named)
+WIRE_TEST(skip__refuses_what_is_no_json_and_names_the_place)
 {
     static const struct wire_case bad[] = {
         {"", "expected a value, found the end"},
@@ -72,7 +72,7 @@ WIRE_TEST(what_is_no_json_is_refused_and_the_place_is_named)
     }
 }
 
-WIRE_TEST(numbers_follow_the_grammar)
+WIRE_TEST(number__follows_the_grammar)
 {
     static const char *const bad[] = {"01",  "-",        "+1", ".5",  "1.",  "1e",
                                       "1e+", "-a",       "00", "0x1", "-01", "1.e1",
@@ -91,7 +91,7 @@ static int read_all(struct fixture *fixture, struct text bytes)
     return json_reader_finish(&in);
 }
 
-WIRE_TEST(broken_strings_are_refused)
+WIRE_TEST(string__that_is_broken_is_refused)
 {
     static const struct {
         struct text bytes;
@@ -133,7 +133,7 @@ WIRE_TEST(broken_strings_are_refused)
 }
 
 /* As in Go: for a value that nobody reads, only the grammar must be right. */
-WIRE_TEST(a_string_that_is_passed_over_needs_no_meaning)
+WIRE_TEST(skipped_string__needs_no_meaning)
 {
     static const char *const good[] = {
         "\"\\ud800\"",
@@ -155,7 +155,7 @@ WIRE_TEST(a_string_that_is_passed_over_needs_no_meaning)
             fail_msg("%s was taken", bad[i]);
 }
 
-WIRE_TEST(a_bad_byte_is_found_wherever_it_stands_in_a_word)
+WIRE_TEST(string__with_a_bad_byte_is_refused_wherever_it_stands)
 {
     static const char odd[] = {'"', '\\', '\x01', '\x1F', '\x80', '\xFF', '\0'};
     for (size_t o = 0; o < ARRAY_LEN(odd); o++)
@@ -170,7 +170,7 @@ WIRE_TEST(a_bad_byte_is_found_wherever_it_stands_in_a_word)
         }
 }
 
-WIRE_TEST(depth_is_bounded)
+WIRE_TEST(depth__is_bounded)
 {
     enum { FAR = 4 * 1000 * 1000 };
     struct json_reader in;
@@ -199,7 +199,7 @@ static struct text one_string(struct fixture *fixture, struct text bytes)
     return out;
 }
 
-WIRE_TEST(strings_without_escapes_are_borrowed_and_others_decoded)
+WIRE_TEST(string__is_borrowed_without_escapes_and_decoded_with_them)
 {
     struct json_reader in;
     struct text out;
@@ -218,7 +218,7 @@ WIRE_TEST(strings_without_escapes_are_borrowed_and_others_decoded)
     assert_true(text_eq(one_string(fixture, TEXT("\"a\\u0000b\"")), TEXT("a\0b")));
 }
 
-WIRE_TEST(a_terminated_string_has_no_inner_nul)
+WIRE_TEST(cstring__has_no_inner_nul)
 {
     struct json_reader in;
     const char *out;
@@ -234,7 +234,7 @@ WIRE_TEST(a_terminated_string_has_no_inner_nul)
     assert_says(fixture, "body: must not hold a NUL");
 }
 
-WIRE_TEST(a_name_is_not_empty_and_not_longer_than_its_limit)
+WIRE_TEST(name__is_not_empty_and_not_longer_than_its_limit)
 {
     struct json_reader in;
     struct text out;
@@ -252,7 +252,7 @@ WIRE_TEST(a_name_is_not_empty_and_not_longer_than_its_limit)
     assert_says(fixture, "NUL");
 }
 
-WIRE_TEST(whole_numbers_are_exact)
+WIRE_TEST(whole_number__is_exact)
 {
     static const struct {
         const char *bytes;
@@ -288,7 +288,7 @@ WIRE_TEST(whole_numbers_are_exact)
     }
 }
 
-WIRE_TEST(numbers_that_are_not_whole_or_too_large_are_refused)
+WIRE_TEST(whole_number__with_a_fraction_or_too_large_is_refused)
 {
     static const struct wire_case bad[] = {
         {"0.5", "body: is 0.5, but must be a whole number"},
@@ -317,7 +317,7 @@ WIRE_TEST(numbers_that_are_not_whole_or_too_large_are_refused)
     }
 }
 
-WIRE_TEST(a_wrong_type_names_path_and_expectation)
+WIRE_TEST(wrong_type__is_reported_with_path_and_expectation)
 {
     struct json_reader in;
     struct text key;
@@ -346,7 +346,7 @@ WIRE_TEST(a_wrong_type_names_path_and_expectation)
     assert_says(fixture, "expected an array, found an object");
 }
 
-WIRE_TEST(the_first_error_sticks)
+WIRE_TEST(first_error__sticks)
 {
     struct json_reader in;
     struct text text;
@@ -372,7 +372,7 @@ WIRE_TEST(the_first_error_sticks)
     assert_string_equal(fixture->err.text, first);
 }
 
-WIRE_TEST(raw_gives_the_bytes_of_one_value)
+WIRE_TEST(raw__gives_the_bytes_of_one_value)
 {
     struct json_reader in;
     struct text raw;
@@ -381,7 +381,7 @@ WIRE_TEST(raw_gives_the_bytes_of_one_value)
     assert_true(text_is(raw, "{\"a\": [1, 2]}"));
 }
 
-WIRE_TEST(null_is_taken_only_where_it_is_whole)
+WIRE_TEST(null__is_taken_only_where_it_is_whole)
 {
     struct json_reader in;
     start(fixture, &in, TEXT("null"));
@@ -395,7 +395,7 @@ WIRE_TEST(null_is_taken_only_where_it_is_whole)
     assert_true(json_read_skip(&in));
 }
 
-WIRE_TEST(a_list_of_strings_is_the_same_in_any_spelling)
+WIRE_TEST(string_list__is_the_same_in_any_spelling)
 {
     static const char *const good[] = {"[\"a\",\"b\",\"c\"]", " [ \"a\" , \"b\" ,\"c\" ] ",
                                        "[\"\\u0061\",\"\\u0062\",\"c\"]"};
@@ -439,7 +439,7 @@ static int read_fields(struct fixture *fixture, const char *bytes, struct text v
     return json_reader_finish(&in);
 }
 
-WIRE_TEST(fields_come_in_any_order_and_case_and_null_is_none)
+WIRE_TEST(fields__come_in_any_order_and_case_and_null_is_none)
 {
     struct text value[2];
     assert_int_equal(
@@ -453,7 +453,7 @@ WIRE_TEST(fields_come_in_any_order_and_case_and_null_is_none)
     assert_true(text_is(value[0], "-") && text_is(value[1], "-"));
 }
 
-WIRE_TEST(a_known_key_may_come_once)
+WIRE_TEST(fields__may_come_once)
 {
     struct text value[2];
     assert_int_equal(read_fields(fixture, "{\"name\":\"a\",\"name\":\"a\"}", value), -ERR_INVALID);
@@ -464,7 +464,7 @@ WIRE_TEST(a_known_key_may_come_once)
     assert_int_equal(read_fields(fixture, "{\"x\":1,\"x\":2}", value), 0);
 }
 
-WIRE_TEST(a_path_is_short_and_printable)
+WIRE_TEST(path__is_short_and_printable)
 {
     enum { LONG = 2000 };
     char bytes[LONG + 64];
@@ -494,7 +494,7 @@ static void nest(struct strbuf *out, int deep)
         strbuf_str(out, i % 2 == 0 ? ", \"z\":-1e3 }" : " , true ]");
 }
 
-WIRE_TEST(what_lies_deep_is_passed_over_and_checked)
+WIRE_TEST(skip__checks_deep_nesting)
 {
     static const int depths[] = {0, 1, 2, 95, 96, 97, 98, 160, 161, 5000, JSON_SKIP_DEPTH_MAX};
     struct strbuf text;
@@ -530,7 +530,7 @@ WIRE_TEST(what_lies_deep_is_passed_over_and_checked)
     strbuf_done(&text);
 }
 
-WIRE_TEST(a_reader_goes_on_behind_what_failed)
+WIRE_TEST(retreat__goes_on_behind_a_failed_value)
 {
     struct json_reader in;
     const char *text = NULL;

@@ -1,6 +1,6 @@
 #include "support.h"
 
-WIRE_TEST(commas_and_quotes_come_by_themselves)
+WIRE_TEST(writer__adds_commas_and_quotes)
 {
     struct json_writer json;
     json_writer_init(&json, &fixture->out);
@@ -28,7 +28,7 @@ WIRE_TEST(commas_and_quotes_come_by_themselves)
                         ",\"b\\\"c\":{\"x\" : 1},\"d\":\"\"}");
 }
 
-WIRE_TEST(what_is_written_is_read_back)
+WIRE_TEST(writer__text_is_read_back)
 {
     static const struct text value[] = {
         TEXT(""),
@@ -53,7 +53,7 @@ WIRE_TEST(what_is_written_is_read_back)
     }
 }
 
-WIRE_TEST(bytes_that_are_not_utf8_are_not_handed_on)
+WIRE_TEST(writer__replaces_bytes_that_are_not_utf8)
 {
     struct json_writer json;
     json_writer_init(&json, &fixture->out);

@@ -83,7 +83,7 @@ static const struct measured *merge(const struct measured *take_before, const st
     return after;
 }
 
-CORE_TEST(a_bound_share_is_measured)
+CORE_TEST(measured__has_a_bound_share)
 {
     struct seen seen = {0};
     struct one one;
@@ -107,7 +107,7 @@ CORE_TEST(a_bound_share_is_measured)
     measured_unref(is);
 }
 
-CORE_TEST(what_is_not_bound_here_is_dropped)
+CORE_TEST(measured__drops_a_share_that_is_not_bound)
 {
     const struct measured_how how = {.now_ms = T0};
     uint32_t unknown = 0;
@@ -124,7 +124,7 @@ CORE_TEST(what_is_not_bound_here_is_dropped)
     assert_null(measured_find(NULL, node, pod_of(node, "r"), pod_of(node, "r")->facts.share));
 }
 
-CORE_TEST(an_entry_stays_without_news_and_goes_with_its_pod)
+CORE_TEST(measured__keeps_an_entry_without_news_until_its_pod_goes)
 {
     struct seen seen = {0};
     struct one one;
@@ -146,7 +146,7 @@ CORE_TEST(an_entry_stays_without_news_and_goes_with_its_pod)
     measured_unref(is);
 }
 
-CORE_TEST(idle_is_what_each_report_since_says)
+CORE_TEST(idle_time__restarts_with_any_use_or_gap)
 {
     static const struct {
         int64_t at_ms;
@@ -178,7 +178,7 @@ CORE_TEST(idle_is_what_each_report_since_says)
     measured_unref(is);
 }
 
-CORE_TEST(more_than_its_share_is_news_once)
+CORE_TEST(over_memory__is_news_once)
 {
     static const struct {
         enum usage_over over;
@@ -202,7 +202,7 @@ CORE_TEST(more_than_its_share_is_news_once)
     measured_unref(is);
 }
 
-CORE_TEST(a_gpu_is_the_sum_of_what_is_known)
+CORE_TEST(gpu_sum__adds_what_is_known)
 {
     struct measured_sum sum;
     struct seen seen = {0};
@@ -235,7 +235,7 @@ CORE_TEST(a_gpu_is_the_sum_of_what_is_known)
     measured_unref(is);
 }
 
-CORE_TEST(what_is_not_known_of_one_share_is_not_known_of_its_gpu)
+CORE_TEST(gpu_sum__is_unknown_with_an_unknown_share)
 {
     static const char *const names[] = {"a", "b", "c"};
     const struct measured *is = NULL;
@@ -276,7 +276,7 @@ static const struct measured *merge_scaled(const struct measured *take_before,
 }
 
 /* The sum has the scaled amount in it as long as it is fresh. */
-CORE_TEST(a_gpu_is_scaled_while_one_of_its_shares_is)
+CORE_TEST(gpu_sum__is_scaled_while_one_of_its_shares_is)
 {
     static const struct {
         const char *uid;
@@ -373,7 +373,7 @@ static const struct measured_share *share_of(const struct measured *is, const st
     return share;
 }
 
-CORE_TEST(a_long_idle_time_is_told_once_and_when_it_ends)
+CORE_TEST(idle_listener__is_called_once_for_a_long_time_and_at_its_end)
 {
     enum { NOTHING = INT32_MAX }; /* the report does not name it */
     static const struct {
@@ -418,7 +418,7 @@ CORE_TEST(a_long_idle_time_is_told_once_and_when_it_ends)
 }
 
 /* What it was told stays until it hears that it ended: no other idle time begins before that. */
-CORE_TEST(a_listener_without_room_is_told_again)
+CORE_TEST(idle_listener__without_room_is_called_again)
 {
     const struct node *node = node_with_pod(core);
     struct idle_seen seen = {.full = true};
@@ -445,7 +445,7 @@ CORE_TEST(a_listener_without_room_is_told_again)
     measured_unref(is);
 }
 
-CORE_TEST(no_clock_makes_an_idle_time_that_cannot_be)
+CORE_TEST(idle_time__is_never_before_binding_or_in_the_future)
 {
     struct idle_seen seen = {0};
 
@@ -467,7 +467,7 @@ CORE_TEST(no_clock_makes_an_idle_time_that_cannot_be)
     measured_unref(is);
 }
 
-CORE_TEST(what_another_process_knew_goes_on_or_begins_anew)
+CORE_TEST(resumed_idle_time__goes_on_or_begins_anew)
 {
     enum { LAST = T0 + 3 * KEPT };
     static const struct {
@@ -512,7 +512,7 @@ CORE_TEST(what_another_process_knew_goes_on_or_begins_anew)
     }
 }
 
-CORE_TEST(without_idle_the_rest_stays)
+CORE_TEST(measured_without_idle__keeps_the_rest)
 {
     const struct node *node = node_with_pod(core);
     const struct allocation *a = pod_of(node, "a");

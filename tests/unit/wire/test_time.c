@@ -1,6 +1,6 @@
 #include "support.h"
 
-TEST(times_are_read)
+TEST(time_parse__reads_rfc3339)
 {
     static const struct {
         const char *text;
@@ -26,7 +26,7 @@ TEST(times_are_read)
     }
 }
 
-TEST(what_is_no_time_is_refused)
+TEST(time_parse__refuses_other_texts)
 {
     static const char *const bad[] = {
         "",
@@ -59,7 +59,7 @@ TEST(what_is_no_time_is_refused)
     }
 }
 
-TEST(what_is_written_is_read_back)
+TEST(time_format__is_read_back)
 {
     char out[TIME_TEXT_BYTES];
     time_format(INT64_C(1767323045678), out);

@@ -15,7 +15,7 @@ static int decode(struct fixture *fixture, const char *json, struct usage_report
     return usage_report_decode(exact_json(fixture, json), &fixture->arena, out, &fixture->err);
 }
 
-WIRE_TEST(a_report_has_these_bytes)
+WIRE_TEST(usage_report__has_these_bytes)
 {
     struct usage_gpu gpu[] = {
         {TEXT("GPU-a"), 120, 4000, 4915, false},
@@ -31,7 +31,7 @@ WIRE_TEST(a_report_has_these_bytes)
     assert_json(fixture->out.data, golden);
 }
 
-WIRE_TEST(what_was_written_is_read)
+WIRE_TEST(usage_report__is_read_as_written)
 {
     struct usage_report report;
 
@@ -53,7 +53,7 @@ WIRE_TEST(what_was_written_is_read)
     assert_json(fixture->out.data, golden);
 }
 
-WIRE_TEST(unknown_members_are_passed_over)
+WIRE_TEST(usage_report__ignores_unknown_members)
 {
     struct usage_report report;
     static const char body[] =
@@ -80,7 +80,7 @@ static bool is_scaled(struct fixture *fixture, const char *members)
     return report.pod[0].container[0].gpu[0].is_scaled;
 }
 
-WIRE_TEST(an_amount_is_scaled_if_it_is_there_and_the_report_says_so)
+WIRE_TEST(scaled__needs_an_amount_and_the_word_of_the_report)
 {
     assert_true(is_scaled(fixture, ",'milli':0,'scaled':true"));
     assert_true(is_scaled(fixture, ",'scaled':true,'milli':7")); /* in any order */
@@ -95,7 +95,7 @@ WIRE_TEST(an_amount_is_scaled_if_it_is_there_and_the_report_says_so)
 #define POD  HEAD ",'pods':[{'uid':'u','containers':[{'name':'c','gpus':["
 #define TAIL "]}]}]}"
 
-WIRE_TEST(what_is_wrong_is_named)
+WIRE_TEST(usage_report__error_names_the_field)
 {
     static const struct wire_case cases[] = {
         {"", "report"},
@@ -154,7 +154,7 @@ static int decode_many(struct fixture *fixture, const char *before, const char *
     return decode(fixture, fixture->out.data, &report);
 }
 
-WIRE_TEST(every_list_has_a_bound)
+WIRE_TEST(usage_report__bounds_each_list)
 {
     static const char containers[] = HEAD ",'pods':[{'uid':'u','containers':[";
 

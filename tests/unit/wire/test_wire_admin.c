@@ -26,7 +26,7 @@ static char *node_json(const struct node *node, bool pods)
     return strbuf_steal(&out);
 }
 
-CORE_TEST(a_node_is_written_with_its_gpus)
+CORE_TEST(node_json__has_its_gpus)
 {
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
@@ -40,7 +40,7 @@ CORE_TEST(a_node_is_written_with_its_gpus)
     assert_has(whole, "'holders':[]"); /* the other GPU */
 }
 
-CORE_TEST(what_is_left_on_a_closed_gpu_is_not_free)
+CORE_TEST(free_milli__of_a_closed_gpu_is_0)
 {
     static const struct core_gpu gpus[] = {{.index = 0, .mib = 10, .sick = true},
                                            {.index = 1, .mib = 10, .cordoned = true},
@@ -59,7 +59,7 @@ CORE_TEST(what_is_left_on_a_closed_gpu_is_not_free)
     assert_has(json, "'freeMilli':500,'largestFreeMilli':500");
 }
 
-CORE_TEST(what_a_node_tells_of_its_topology_is_shown)
+CORE_TEST(node_json__has_its_topology)
 {
     static const struct core_gpu gpus[] = {
         {.id = "GPU-a", .index = 0, .socket = 1, .peers = 6},
@@ -76,7 +76,7 @@ CORE_TEST(what_a_node_tells_of_its_topology_is_shown)
     assert_has(json, "'cordoned':false}]");
 }
 
-CORE_TEST(a_cordon_is_shown_beside_a_stronger_reason)
+CORE_TEST(node_json__has_a_cordon_beside_a_stronger_reason)
 {
     static const struct core_gpu gpus[] = {
         {.index = 0, .mib = 10, .sick = true, .cordoned = true},
@@ -89,7 +89,7 @@ CORE_TEST(a_cordon_is_shown_beside_a_stronger_reason)
     assert_has(json, "'state':'unhealthy','cordoned':false");
 }
 
-CORE_TEST(a_gpu_that_is_absent_counts_with_what_it_carries_only)
+CORE_TEST(amounts__of_an_absent_gpu_are_its_charges_only)
 {
     struct admin_amounts amounts = {0};
 
@@ -106,7 +106,7 @@ CORE_TEST(a_gpu_that_is_absent_counts_with_what_it_carries_only)
     assert_string_equal(admin_gpu_state(&node->gpu[1]), "absent");
 }
 
-CORE_TEST(a_closed_node_says_why)
+CORE_TEST(node_state__of_a_closed_node_has_a_reason)
 {
     struct pod *whole = core_pod(core, "w", "n1");
 
@@ -124,7 +124,7 @@ CORE_TEST(a_closed_node_says_why)
         "'heldMilli':1000,'closedMilli':1000,'heldGpus':1");
 }
 
-CORE_TEST(a_gpu_that_is_held_whole_says_by_whom)
+CORE_TEST(held_gpu__names_its_holder)
 {
     static const struct core_gpu four[] = {
         {.id = "GPU-a", .index = 0, .mib = 10, .held = "pod:w"},
@@ -151,7 +151,7 @@ CORE_TEST(a_gpu_that_is_held_whole_says_by_whom)
         assert_has(json, said[i]);
 }
 
-CORE_TEST(a_gpu_that_another_node_shows_too_is_ok)
+CORE_TEST(duplicate_gpu__is_ok_on_the_first_node)
 {
     static const struct core_gpu same[] = {{.id = "GPU-a", .index = 0, .mib = 10}};
     const struct command again = {.kind = COMMAND_NODE, .node = "n1"}; /* as the writer does */
@@ -165,7 +165,7 @@ CORE_TEST(a_gpu_that_another_node_shows_too_is_ok)
 }
 
 /* Each reason has its own sentence; leaving was asked for, and so has a word of its own. */
-CORE_TEST(a_node_that_nobody_vouches_for_says_why)
+CORE_TEST(node_state__of_an_unvouched_node_has_a_reason)
 {
     char expected[256];
 
@@ -190,7 +190,7 @@ CORE_TEST(a_node_that_nobody_vouches_for_says_why)
     }
 }
 
-CORE_TEST(what_a_node_is_shown_as_is_in_the_table)
+CORE_TEST(node_shown__is_in_the_table_of_words)
 {
     static const struct core_gpu cordoned[] = {{.index = 0, .mib = 10, .cordoned = true}};
     size_t words = 0;
@@ -217,7 +217,7 @@ CORE_TEST(what_a_node_is_shown_as_is_in_the_table)
 }
 
 /* Of nodes with GPUs only: a control plane is tainted, and nobody looks for room there. */
-CORE_TEST(a_node_that_kube_scheduler_may_not_use_says_why)
+CORE_TEST(node_state__of_a_tainted_node_has_a_reason)
 {
     static const struct taint team = {"team", "a", EFFECT_NO_EXECUTE};
     static const struct taint plain = {"plain", "", EFFECT_NO_SCHEDULE};
@@ -250,7 +250,7 @@ CORE_TEST(a_node_that_kube_scheduler_may_not_use_says_why)
     assert_string_equal(admin_node_state(node_of(core, "cpu")), "ok");
 }
 
-CORE_TEST(an_allocation_leaves_out_times_that_are_not_known)
+CORE_TEST(allocation_json__leaves_out_unknown_times)
 {
     CLEANUP(strbuf_done) struct strbuf out;
     struct json_writer json;
@@ -299,7 +299,7 @@ static void shows_measured(struct core_fixture *core, struct usage_gpu *said, in
     measured_unref(measured.measured);
 }
 
-CORE_TEST(what_was_scaled_is_marked)
+CORE_TEST(scaled_usage__is_marked)
 {
     static const char at[] = "'measuredAt':'2023-11-14T22:13:20.000Z'";
     struct usage_gpu said = {.milli = 538, .mib = 9, .peak_mib = 12, .is_scaled = true};
@@ -319,7 +319,7 @@ CORE_TEST(what_was_scaled_is_marked)
     shows_measured(core, &said, 0, plain, "'measuredMilli':538,'measuredMib':9,");
 }
 
-CORE_TEST(a_released_allocation_lists_gpus_that_had_a_name)
+CORE_TEST(released_json__lists_gpus_with_a_name)
 {
     const struct history_row rows[] = {
         {.uid = "u",
@@ -356,7 +356,7 @@ CORE_TEST(a_released_allocation_lists_gpus_that_had_a_name)
 }
 
 /* GPUs that pods made up before the node showed its own: it lists more than it may show. */
-CORE_TEST(a_node_may_list_more_gpus_than_it_may_show)
+CORE_TEST(node_json__may_list_more_gpus_than_a_node_may_report)
 {
     core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);

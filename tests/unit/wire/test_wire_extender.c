@@ -17,7 +17,7 @@ static struct extender_args good(struct fixture *fixture, const char *body)
     return out;
 }
 
-WIRE_TEST(names_are_read_with_their_hashes)
+WIRE_TEST(args__have_names_with_their_hashes)
 {
     const struct extender_args out =
         good(fixture, "{" POD ",'Nodes':null,'NodeNames':['n1', 'n\\u0032','n3']}");
@@ -31,7 +31,7 @@ WIRE_TEST(names_are_read_with_their_hashes)
     assert_string_equal(out.pod.uid, "u");
 }
 
-WIRE_TEST(keys_come_in_any_order_and_case)
+WIRE_TEST(args__take_keys_in_any_order_and_case)
 {
     assert_int_equal(
         good(fixture, "{'nodenames':['n'],'nodes':null,'pod':{'metadata':{'name':'p','uid':'u'}}}")
@@ -41,7 +41,7 @@ WIRE_TEST(keys_come_in_any_order_and_case)
     assert_int_equal(good(fixture, "{" POD ",'NodeNames':[]}").names, 0);
 }
 
-WIRE_TEST(full_nodes_are_read_and_kept_as_sent)
+WIRE_TEST(args__keep_full_nodes_as_sent)
 {
     const struct extender_args out =
         good(fixture,
@@ -58,7 +58,7 @@ WIRE_TEST(full_nodes_are_read_and_kept_as_sent)
     assert_int_equal(none.names, 0);
 }
 
-WIRE_TEST(five_thousand_names_are_read)
+WIRE_TEST(args__take_five_thousand_names)
 {
     enum { NAMES = 5000 };
     struct strbuf body;
@@ -76,7 +76,7 @@ WIRE_TEST(five_thousand_names_are_read)
     strbuf_done(&body);
 }
 
-WIRE_TEST(args_that_cannot_be_right_are_refused)
+WIRE_TEST(args__that_cannot_be_right_are_refused)
 {
     static const struct wire_case bad[] = {
         {"", "body: expected an object, found the end"},
@@ -118,7 +118,7 @@ WIRE_TEST(args_that_cannot_be_right_are_refused)
     }
 }
 
-WIRE_TEST(a_pod_that_can_be_read_in_part_is_one)
+WIRE_TEST(args__take_a_pod_that_is_readable_in_part)
 {
     struct extender_args out;
     assert_int_equal(
@@ -133,7 +133,7 @@ WIRE_TEST(a_pod_that_can_be_read_in_part_is_one)
     assert_int_equal(out.names, 1);
 }
 
-WIRE_TEST(too_many_names_are_refused_and_the_limit_named)
+WIRE_TEST(args__with_too_many_names_are_refused_with_the_limit)
 {
     struct extender_args out;
     struct strbuf body;
@@ -155,7 +155,7 @@ WIRE_TEST(too_many_names_are_refused_and_the_limit_named)
     strbuf_done(&body);
 }
 
-WIRE_TEST(the_chosen_are_written_in_order_with_empty_maps)
+WIRE_TEST(filter_result__has_chosen_names_in_order_and_empty_maps)
 {
     const struct extender_args in = good(fixture, "{" POD ",'NodeNames':['n1','n2','n3']}");
     static const uint32_t choice[] = {2, 0};
@@ -167,7 +167,7 @@ WIRE_TEST(the_chosen_are_written_in_order_with_empty_maps)
         "'Error':''}");
 }
 
-WIRE_TEST(refusals_are_unresolvable)
+WIRE_TEST(filter_result__has_refusals_as_unresolvable)
 {
     const struct extender_args in = good(fixture, "{" POD ",'NodeNames':['n1','n2']}");
     const struct extender_refusal refusal[] = {{in.name[0], "no GPU with 300 milli free"},
@@ -180,7 +180,7 @@ WIRE_TEST(refusals_are_unresolvable)
         " with 300 milli free','n2':'say \\'no\\''},'Error':''}");
 }
 
-WIRE_TEST(full_nodes_are_given_back_as_they_were_sent)
+WIRE_TEST(filter_result__returns_full_nodes_as_sent)
 {
     const struct extender_args in = good(
         fixture,
@@ -195,7 +195,7 @@ WIRE_TEST(full_nodes_are_given_back_as_they_were_sent)
         "'n2'],'FailedNodes':{},'FailedAndUnresolvableNodes':{},'Error':''}");
 }
 
-WIRE_TEST(an_error_stands_alone)
+WIRE_TEST(filter_result__with_an_error_has_nothing_else)
 {
     const struct extender_args in = good(fixture, "{" POD ",'NodeNames':['n1']}");
     static const uint32_t choice[] = {0};
@@ -207,7 +207,7 @@ WIRE_TEST(an_error_stands_alone)
                 "'Error':'not ready'}");
 }
 
-WIRE_TEST(an_error_can_be_answered_to_a_body_that_could_not_be_read)
+WIRE_TEST(filter_result__can_answer_an_unreadable_body)
 {
     struct extender_args in;
     assert_int_equal(args(fixture, "{", &in), -ERR_INVALID);
@@ -216,14 +216,14 @@ WIRE_TEST(an_error_can_be_answered_to_a_body_that_could_not_be_read)
     assert_has(fixture->out.data, "'Error':'body: expected a key in quotes");
 }
 
-WIRE_TEST(scores_are_written_per_name)
+WIRE_TEST(priorities__have_a_score_for_each_name)
 {
     const struct extender_args in = good(fixture, "{" POD ",'NodeNames':['n1','n2']}");
     extender_priorities_encode(&fixture->out, &in, (const uint8_t[]){10, 0});
     assert_json(fixture->out.data, "[{'Host':'n1','Score':10},{'Host':'n2','Score':0}]");
 }
 
-WIRE_TEST(bind_is_read_and_answered)
+WIRE_TEST(bind_args__are_read_and_answered)
 {
     struct extender_bind bind;
     assert_int_equal(
@@ -243,7 +243,7 @@ WIRE_TEST(bind_is_read_and_answered)
     assert_json(fixture->out.data, "{'Error':'room: no GPU'}");
 }
 
-WIRE_TEST(a_bind_that_cannot_be_right_is_refused)
+WIRE_TEST(bind_args__that_cannot_be_right_are_refused)
 {
     static const struct wire_case bad[] = {
         {"", "body: expected an object"},
@@ -272,7 +272,7 @@ static int preempt(struct fixture *fixture, const char *body, struct extender_pr
                                    &fixture->err);
 }
 
-WIRE_TEST(victims_are_read_in_both_forms_and_given_back_in_order)
+WIRE_TEST(preempt_args__are_read_in_both_forms_and_returned_in_order)
 {
     static const char *const bodies[] = {
         "{" POD
@@ -299,7 +299,7 @@ WIRE_TEST(victims_are_read_in_both_forms_and_given_back_in_order)
     }
 }
 
-WIRE_TEST(a_preemption_that_cannot_be_right_is_refused)
+WIRE_TEST(preempt_args__that_cannot_be_right_are_refused)
 {
 #define META_VICTIMS(nodes) "{" POD ",'NodeNameToMetaVictims':{" nodes "}}"
     static const struct wire_case bad[] = {

@@ -72,7 +72,7 @@ static void place_pod(const struct share *shares, uint32_t count)
     place.allocation = allocation_new(&facts);
 }
 
-PLACE_TEST(a_note_lists_shares_by_container_and_index)
+PLACE_TEST(note__lists_shares_by_container_and_index)
 {
     const struct share shares[] = {share("b", "GPU-aaa", 500), share("a", "node-1/gpu-2", 300),
                                    share("b", "GPU-zzz", 500)};
@@ -85,7 +85,7 @@ PLACE_TEST(a_note_lists_shares_by_container_and_index)
         "'milli':300,'mib':4800}]}}");
 }
 
-PLACE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
+PLACE_TEST(note__has_the_request_of_a_raised_share)
 {
     struct share shares[] = {share("a", "GPU-aaa", 200), share("b", "GPU-aaa", 300)};
     struct pod pod = {.annotation = NOTE_NONE};
@@ -105,7 +105,7 @@ PLACE_TEST(a_raised_share_tells_what_was_asked_for_and_is_read_back)
     assert_int_equal(pod_share_asked(&pod.share[1]), 300);
 }
 
-PLACE_TEST(what_is_written_is_read_back)
+PLACE_TEST(annotation__is_read_back)
 {
     const struct share shares[] = {share("a", "GPU-aaa", 300), share("b", "node-1/gpu-1", 700)};
     place_pod(shares, ARRAY_LEN(shares));
@@ -126,7 +126,7 @@ PLACE_TEST(what_is_written_is_read_back)
     assert_string_equal(pod.share[1].gpu, "node-1/gpu-1");
 }
 
-PLACE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
+PLACE_TEST(visible_devices__are_uuids_or_indexes_each_once)
 {
     const struct share shares[] = {share("a", "GPU-aaa", 100), share("a", "node-1/gpu-1", 100),
                                    share("b", "GPU-aaa", 100), share("c", "node-1/gpu-0", 100)};
@@ -142,7 +142,7 @@ PLACE_TEST(devices_are_uuids_where_real_else_indexes_each_once)
         "'visible-devices.milligpu.io/c':'GPU-zzz'}");
 }
 
-PLACE_TEST(a_gpu_that_the_node_does_not_show_keeps_its_name)
+PLACE_TEST(visible_devices__keep_the_name_of_an_unknown_gpu)
 {
     const struct share shares[] = {share("a", "GPU-gone", 100), share("b", "node-1/gpu-31", 100)};
     place_pod(shares, ARRAY_LEN(shares));
@@ -155,7 +155,7 @@ static int bind(struct fixture *fixture, struct binding_terms terms)
     return binding_encode(&fixture->out, place.allocation, place.node, &terms, &fixture->err);
 }
 
-PLACE_TEST(a_binding_carries_everything_in_one_write)
+PLACE_TEST(binding__has_everything_in_one_write)
 {
     const struct share shares[] = {share("c", "GPU-aaa", 300)};
     place_pod(shares, ARRAY_LEN(shares));
@@ -180,7 +180,7 @@ static int sign_in_words(const void *ctx, struct text uid, struct text node, str
     return 0;
 }
 
-PLACE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
+PLACE_TEST(binding__for_an_agent_is_signed_and_requires_its_plugin)
 {
     const struct share shares[] = {
         share("c", "GPU-aaa", 300),
@@ -230,7 +230,7 @@ PLACE_TEST(a_binding_for_an_agent_is_signed_and_demands_it)
     assert_string_equal(again.data, fixture->out.data);
 }
 
-PLACE_TEST(a_signature_and_an_agent_do_not_need_each_other)
+PLACE_TEST(binding__may_have_a_signature_without_an_agent_or_the_reverse)
 {
     const struct share one = share("c", "GPU-aaa", 300);
     const struct binding_signer signer = {NULL, sign_in_words};
@@ -245,7 +245,7 @@ PLACE_TEST(a_signature_and_an_agent_do_not_need_each_other)
     assert_has(fixture->out.data, "required-plugins.noderesource.dev/pod");
 }
 
-PLACE_TEST(a_binding_that_cannot_be_signed_is_none)
+PLACE_TEST(binding__fails_when_it_cannot_be_signed)
 {
     const struct share one = share("c", "GPU-aaa", 300);
     const struct binding_signer signer = {"no ink", sign_in_words};
@@ -255,7 +255,7 @@ PLACE_TEST(a_binding_that_cannot_be_signed_is_none)
     assert_says(fixture, "no ink");
 }
 
-PLACE_TEST(a_pod_without_shares_has_nothing_to_sign)
+PLACE_TEST(binding__without_shares_is_not_signed)
 {
     const struct binding_signer signer = {"no ink", sign_in_words};
     place_pod(NULL, 0);
@@ -264,7 +264,7 @@ PLACE_TEST(a_pod_without_shares_has_nothing_to_sign)
     assert_lacks(fixture->out.data, "annotations");
 }
 
-WIRE_TEST(the_public_keys_are_a_config_map)
+WIRE_TEST(public_keys__are_a_config_map)
 {
     static const struct published_key key[] = {
         {"0123456789abcdef", "AAAA="}, {"1123456789abcdef", NULL}, {"2", "BBBB="}};
@@ -281,7 +281,7 @@ WIRE_TEST(the_public_keys_are_a_config_map)
                         "/api/v1/namespaces/team/configmaps");
 }
 
-PLACE_TEST(keys_that_the_api_server_would_not_check_are_checked)
+PLACE_TEST(annotation_key__is_checked_where_the_api_server_does_not)
 {
     static const struct {
         const char *container;
@@ -322,7 +322,7 @@ static int bind_parts(struct fixture *fixture, int id_bytes)
     return result;
 }
 
-PLACE_TEST(annotations_that_are_too_large_are_refused)
+PLACE_TEST(annotation__that_is_too_large_is_refused)
 {
     assert_int_equal(bind_parts(fixture, 128), 0);
     assert_true(fixture->out.len > 200 * 1024);
@@ -330,7 +330,7 @@ PLACE_TEST(annotations_that_are_too_large_are_refused)
     assert_says(fixture, "more than 262144 (ANNOTATION_BYTES_MAX)");
 }
 
-WIRE_TEST(an_event_is_complete_and_cut)
+WIRE_TEST(event__is_complete_and_cut)
 {
     char annotation[1400];
     memset(annotation, 'x', sizeof annotation);
@@ -374,7 +374,7 @@ WIRE_TEST(an_event_is_complete_and_cut)
     assert_has(fixture->out.data, "'note':'\\\\u001b[2J\\\\u202e'}");
 }
 
-WIRE_TEST(the_wake_up_object_and_the_patches)
+WIRE_TEST(patches__have_these_bytes)
 {
     wake_object_encode(&fixture->out, "milligpu");
     assert_json(

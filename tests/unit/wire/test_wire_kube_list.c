@@ -25,7 +25,7 @@ static int list(struct fixture *fixture, const char *bytes, struct seen *seen,
     return list_decode(exact_json(fixture, bytes), &fixture->arena, seen, see, page, &fixture->err);
 }
 
-WIRE_TEST(items_come_one_by_one_wherever_the_metadata_stands)
+WIRE_TEST(list_decoder__gives_items_wherever_the_metadata_stands)
 {
     struct seen seen = {0};
     struct list_page page;
@@ -48,7 +48,7 @@ WIRE_TEST(items_come_one_by_one_wherever_the_metadata_stands)
     assert_string_equal(page.resource_version, "");
 }
 
-WIRE_TEST(an_empty_list_is_a_list)
+WIRE_TEST(list_decoder__takes_an_empty_list)
 {
     static const char *const empty[] = {
         "{'kind':'NodeList','metadata':{},'items':[]}",
@@ -65,7 +65,7 @@ WIRE_TEST(an_empty_list_is_a_list)
     }
 }
 
-WIRE_TEST(an_item_can_stop_the_list)
+WIRE_TEST(list_decoder__can_be_stopped_by_an_item)
 {
     struct seen seen = {.stop_after = 2};
     struct list_page page;
@@ -74,7 +74,7 @@ WIRE_TEST(an_item_can_stop_the_list)
     assert_string_equal(fixture->err.text, "enough");
 }
 
-WIRE_TEST(what_is_no_list_is_refused)
+WIRE_TEST(list_decoder__refuses_what_is_no_list)
 {
     static const struct wire_case bad[] = {
         {"", "List: expected an object, found the end"},
@@ -101,7 +101,7 @@ static int watch(struct fixture *fixture, const char *line, struct watch_event *
     return watch_decode(exact_json(fixture, line), &fixture->arena, event, &fixture->err);
 }
 
-WIRE_TEST(events_are_read)
+WIRE_TEST(watch_decoder__reads_events)
 {
     struct watch_event event;
     assert_int_equal(
@@ -132,7 +132,7 @@ WIRE_TEST(events_are_read)
     assert_string_equal(event.resource_version, "12746");
 }
 
-WIRE_TEST(an_error_event_carries_its_status)
+WIRE_TEST(watch_decoder__reads_the_status_of_an_error)
 {
     struct watch_event event;
     assert_int_equal(
@@ -148,7 +148,7 @@ WIRE_TEST(an_error_event_carries_its_status)
     assert_string_equal(event.status.message, "too old resource version: 1 (9)");
 }
 
-WIRE_TEST(broken_events_are_refused)
+WIRE_TEST(watch_decoder__refuses_broken_events)
 {
     static const struct wire_case bad[] = {
         {"", "event: expected an object"},
@@ -170,7 +170,7 @@ WIRE_TEST(broken_events_are_refused)
     }
 }
 
-WIRE_TEST(a_status_is_read_and_anything_else_is_shown)
+WIRE_TEST(status_decoder__reads_a_status_and_shows_other_bytes)
 {
     struct status status;
     status_decode(
@@ -197,7 +197,7 @@ WIRE_TEST(a_status_is_read_and_anything_else_is_shown)
     assert_int_equal(strlen(status.message), 200);
 }
 
-WIRE_TEST(the_metadata_of_any_object_is_read)
+WIRE_TEST(meta_decoder__reads_any_object)
 {
     struct object_meta meta;
     assert_int_equal(
@@ -217,7 +217,7 @@ WIRE_TEST(the_metadata_of_any_object_is_read)
     assert_says(fixture, "object.metadata: expected an object");
 }
 
-WIRE_TEST(a_resource_version_is_a_number_or_nothing)
+WIRE_TEST(version_number__is_0_for_other_texts)
 {
     assert_true(version_number("0042") == 42);
     assert_true(version_number("18446744073709551615") == UINT64_MAX);

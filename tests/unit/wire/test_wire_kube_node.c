@@ -21,7 +21,7 @@ static void refuse(struct fixture *fixture, const char *bytes, const char *says)
     assert_says(fixture, says);
 }
 
-WIRE_TEST(a_whole_node_is_read)
+WIRE_TEST(node_decoder__reads_a_whole_node)
 {
     const struct node_facts node = decode(
         fixture,
@@ -50,7 +50,7 @@ WIRE_TEST(a_whole_node_is_read)
     assert_null(node.gpus_error);
 }
 
-WIRE_TEST(a_bare_node_has_nothing)
+WIRE_TEST(node_decoder__takes_a_bare_node)
 {
     const struct node_facts node = decode(
         fixture,
@@ -77,7 +77,7 @@ static struct node_facts with_spec(struct fixture *fixture, const char *spec)
     return node;
 }
 
-WIRE_TEST(taints_are_read_with_their_effects)
+WIRE_TEST(taints__are_read_with_their_effects)
 {
     const struct node_facts node = with_spec(
         fixture,
@@ -99,7 +99,7 @@ WIRE_TEST(taints_are_read_with_their_effects)
 }
 
 /* Its GPUs are read all the same; that nobody may use it errs to the safe side. */
-WIRE_TEST(a_taint_that_cannot_be_read_is_noted)
+WIRE_TEST(taints__that_cannot_be_read_are_noted)
 {
     static const char *const odd[] = {
         ("'spec':{'taints':[{'key':7,'effect':'NoSchedule'},{'key':'b','effect':'NoExecute'}]}"),
@@ -121,7 +121,7 @@ WIRE_TEST(a_taint_that_cannot_be_read_is_noted)
     assert_false(with_spec(fixture, "'status':{'capacity':7}").taints.unreadable);
 }
 
-WIRE_TEST(a_condition_says_that_a_node_is_not_ready)
+WIRE_TEST(not_ready__is_that_of_the_ready_condition)
 {
     static const struct {
         const char *conditions;
@@ -163,7 +163,7 @@ static struct node_facts labelled(struct fixture *fixture, const char *labels)
 #define PRODUCT(word)  "'nvidia.com/gpu.product':'" word "\""
 #define REPLICAS(word) "'nvidia.com/gpu.replicas':'" word "\""
 
-WIRE_TEST(mig_is_seen_where_it_is_and_only_there)
+WIRE_TEST(label_mig__is_set_where_mig_is_and_only_there)
 {
     static const char *const yes[] = {
         PRODUCT("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"),
@@ -199,7 +199,7 @@ WIRE_TEST(mig_is_seen_where_it_is_and_only_there)
             fail_msg("%s is MIG", no[i]);
 }
 
-WIRE_TEST(time_slicing_is_seen)
+WIRE_TEST(label_sharing__is_set_for_time_slicing_and_mps)
 {
 #define GPU(word) "\"nvidia.com/gpu." word
     assert_string_equal(labelled(fixture, GPU("sharing-strategy':'time-slicing'")).label_sharing,
@@ -296,7 +296,7 @@ static const struct {
      PROBLEM_NONE, PLUGIN_NONE},
 };
 
-WIRE_TEST(the_labels_of_nvidias_operator_are_judged_together)
+WIRE_TEST(labels__of_nvidias_operator_are_judged_together)
 {
     for (size_t i = 0; i < ARRAY_LEN(judgement); i++) {
         const struct inventory is = judged(fixture, judgement[i].changes, judgement[i].more);
@@ -308,7 +308,7 @@ WIRE_TEST(the_labels_of_nvidias_operator_are_judged_together)
 }
 
 /* MIG has two of eight; the labels speak of the node, and the agent of each GPU. */
-WIRE_TEST(an_agent_is_believed_rather_than_the_labels_of_its_node)
+WIRE_TEST(agent__takes_precedence_over_the_labels_of_its_node)
 {
     static const char mixed[] = "mig.strategy=mixed mig.config=custom mig-1g.10gb.count=14";
     static const char agent[] =
@@ -326,7 +326,7 @@ WIRE_TEST(an_agent_is_believed_rather_than_the_labels_of_its_node)
 }
 
 /* An unreadable amount, of our resource or of theirs, closes the node and says nothing else. */
-WIRE_TEST(amounts_of_whole_gpus_are_read_once)
+WIRE_TEST(whole_gpu_amounts__are_read_once)
 {
     const struct node_facts twice =
         decode(fixture, "{'metadata':{'name':'n'},'status':{'allocatable':{'nvidia.com/gpu':1,"
@@ -360,7 +360,7 @@ static struct node_facts with_gpus(struct fixture *fixture, const char *gpus)
     return node;
 }
 
-WIRE_TEST(gpus_are_read)
+WIRE_TEST(gpus_annotation__is_read)
 {
     const struct node_facts node = with_gpus(
         fixture,
@@ -392,7 +392,7 @@ WIRE_TEST(gpus_are_read)
     assert_int_equal(empty.gpus, 0);
 }
 
-WIRE_TEST(nvlink_is_read_as_far_as_it_can_be)
+WIRE_TEST(nvlink__is_read_as_far_as_possible)
 {
     static const struct {
         const char *nvlink;
@@ -424,7 +424,7 @@ WIRE_TEST(nvlink_is_read_as_far_as_it_can_be)
     }
 }
 
-WIRE_TEST(what_an_agent_says_of_a_gpu_is_read_as_written)
+WIRE_TEST(gpu_facts__of_an_agent_are_read_as_written)
 {
     const struct node_facts node = with_gpus(
         fixture,
@@ -442,7 +442,7 @@ WIRE_TEST(what_an_agent_says_of_a_gpu_is_read_as_written)
     assert_has(odd.gpus_error, "[0].held: ");
 }
 
-WIRE_TEST(of_too_many_links_the_first_are_kept)
+WIRE_TEST(nvlink__keeps_the_first_of_too_many)
 {
     for (uint32_t count = 64; count <= 65; count++) {
         struct strbuf gpus;
@@ -460,7 +460,7 @@ WIRE_TEST(of_too_many_links_the_first_are_kept)
     }
 }
 
-WIRE_TEST(a_broken_inventory_is_a_fact_that_names_the_field)
+WIRE_TEST(gpus_annotation__error_names_the_field)
 {
     static const struct wire_case cases[] = {
         {"", "milligpu.io/gpus: expected an array, found the end"},
@@ -504,7 +504,7 @@ WIRE_TEST(a_broken_inventory_is_a_fact_that_names_the_field)
     }
 }
 
-WIRE_TEST(too_many_gpus_can_be_seen)
+WIRE_TEST(gpus_annotation__with_too_many_gpus_is_recognizable)
 {
     struct strbuf gpus;
     strbuf_init(&gpus);
@@ -517,7 +517,7 @@ WIRE_TEST(too_many_gpus_can_be_seen)
     strbuf_done(&gpus);
 }
 
-WIRE_TEST(a_node_that_cannot_be_one_is_refused)
+WIRE_TEST(node_decoder__refuses_what_is_no_node)
 {
     static const struct wire_case cases[] = {
         {"", "Node: expected an object, found the end"},
@@ -531,7 +531,7 @@ WIRE_TEST(a_node_that_cannot_be_one_is_refused)
 }
 
 /* The node is present and reports that it is unreadable. */
-WIRE_TEST(what_cannot_be_read_hides_no_node)
+WIRE_TEST(node_decoder__keeps_a_node_with_unreadable_fields)
 {
     static const struct {
         const char *meta;
@@ -562,7 +562,7 @@ WIRE_TEST(what_cannot_be_read_hides_no_node)
     }
 }
 
-WIRE_TEST(a_cordon_that_cannot_be_read_takes_all)
+WIRE_TEST(cordon__that_cannot_be_read_is_all)
 {
     const struct node_facts node = decode(
         fixture,
@@ -573,7 +573,7 @@ WIRE_TEST(a_cordon_that_cannot_be_read_takes_all)
     assert_null(node.unreadable);
 }
 
-WIRE_TEST(an_agent_is_there_whatever_is_said_of_it)
+WIRE_TEST(agent_annotation__means_an_agent_whatever_its_value)
 {
     static const struct {
         const char *annotations;
@@ -597,7 +597,7 @@ WIRE_TEST(an_agent_is_there_whatever_is_said_of_it)
     }
 }
 
-WIRE_TEST(the_key_of_an_agent_is_read_if_it_can_be)
+WIRE_TEST(agent_key__is_read_where_possible)
 {
     static const struct {
         const char *value;
@@ -646,7 +646,7 @@ static bool says(const char *is, const char *expected)
     return expected == NULL ? is == NULL : is != NULL && strcmp(is, expected) == 0;
 }
 
-WIRE_TEST(what_an_agent_claims_is_read)
+WIRE_TEST(agent_claim__is_read)
 {
     static const struct {
         const char *agent;
@@ -684,7 +684,7 @@ WIRE_TEST(what_an_agent_claims_is_read)
 }
 
 /* Nobody vouches then, and nothing of it counts by half. */
-WIRE_TEST(a_claim_that_cannot_be_read_is_none)
+WIRE_TEST(agent_claim__that_cannot_be_read_is_absent)
 {
     static const char *const broken[] = {
         "{'leaving':'told','key':'k','pod':{'uid':'p','node':7}}",
@@ -712,7 +712,7 @@ WIRE_TEST(a_claim_that_cannot_be_read_is_none)
     }
 }
 
-WIRE_TEST(ids_in_a_claim_are_bounded)
+WIRE_TEST(agent_claim__ids_are_bounded)
 {
     static const char *const member[] = {"uid", "node", "boot"};
     char id[UID_BYTES_MAX + 2];
@@ -741,7 +741,7 @@ static struct node_facts booted(struct fixture *fixture, const char *info)
     return decode(fixture, bytes);
 }
 
-WIRE_TEST(the_boot_of_a_node_is_read_if_it_can_be)
+WIRE_TEST(boot_id__is_read_where_possible)
 {
     static const struct {
         const char *info;
@@ -783,7 +783,7 @@ static struct node_facts allocatable(struct fixture *fixture, const char *amount
     return decode(fixture, bytes);
 }
 
-WIRE_TEST(cpu_and_memory_are_read_and_rounded_down)
+WIRE_TEST(cpu_and_memory__are_read_and_rounded_down)
 {
     static const struct {
         const char *amounts;
@@ -815,7 +815,7 @@ WIRE_TEST(cpu_and_memory_are_read_and_rounded_down)
 }
 
 /* They only order placements, so they close no node. */
-WIRE_TEST(cpu_and_memory_that_cannot_be_read_are_not_known)
+WIRE_TEST(cpu_and_memory__that_cannot_be_read_are_unknown)
 {
     static const char *const amounts[] = {
         "",

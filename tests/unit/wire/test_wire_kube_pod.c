@@ -35,7 +35,7 @@ static struct pod in_part(struct fixture *fixture, const char *bytes, const char
     "{'metadata':{'name':'p','uid':'u','annotations':{" annotations                                \
     "}},'spec':{'containers':[{'name':'a'},{'name':'b'}]}}"
 
-WIRE_TEST(what_a_pod_demands_of_its_node_is_read)
+WIRE_TEST(demands__are_read)
 {
     const struct pod pod = decode(
         fixture,
@@ -76,7 +76,7 @@ WIRE_TEST(what_a_pod_demands_of_its_node_is_read)
     assert_int_equal(demands->term[1].field[0].op, RULE_EXISTS);
 }
 
-WIRE_TEST(a_pod_that_demands_nothing_may_go_anywhere)
+WIRE_TEST(demands__are_empty_for_a_pod_without_them)
 {
     static const char *const bare[] = {
         SPEC("'nodeName':''"),
@@ -100,7 +100,7 @@ WIRE_TEST(a_pod_that_demands_nothing_may_go_anywhere)
 }
 
 /* It asks for shares and gets them; only nobody says where it may go. */
-WIRE_TEST(demands_that_cannot_be_read_are_noted_and_refuse_nothing)
+WIRE_TEST(demands__that_cannot_be_read_are_noted_and_refuse_nothing)
 {
 #define AFFINITY(terms)                                                                            \
     SPEC("'affinity':{'nodeAffinity':{'requiredDuringSchedulingIgnoredDuringExecution':{"          \
@@ -252,7 +252,7 @@ WIRE_TEST(owner__of_a_replica_set_is_the_deployment_that_made_it)
                  "Job", "j", "1-2");
 }
 
-WIRE_TEST(annotations_that_are_nearly_ours_are_kept_for_advice)
+WIRE_TEST(odd_keys__are_annotations_near_ours)
 {
     struct pod pod =
         decode(fixture, NOTES("'milligpu.io/gpu-model':'A100','gpu-count.milligpu.io/a':'2'"));
@@ -278,7 +278,7 @@ WIRE_TEST(annotations_that_are_nearly_ours_are_kept_for_advice)
     assert_int_equal(pod.odd_keys, 0); /* cut off at the NUL they would be other keys */
 }
 
-WIRE_TEST(a_whole_pod_is_read)
+WIRE_TEST(pod_decoder__reads_a_whole_pod)
 {
     const struct pod pod = decode(
         fixture,
@@ -342,7 +342,7 @@ static struct pod agent(struct fixture *fixture, const char *namespace, const ch
 }
 
 /* Tenants write labels: only those of the agents' own namespace count. */
-WIRE_TEST(a_pod_is_an_agent_by_namespace_and_label)
+WIRE_TEST(is_agent__needs_namespace_and_label)
 {
     static const struct {
         const char *namespace;
@@ -385,7 +385,7 @@ WIRE_TEST(a_pod_is_an_agent_by_namespace_and_label)
     assert_false(pod.is_agent);
 }
 
-WIRE_TEST(a_pod_is_ready_if_its_condition_says_true)
+WIRE_TEST(is_ready__is_the_ready_condition)
 {
     static const struct {
         const char *conditions;
@@ -421,7 +421,7 @@ WIRE_TEST(a_pod_is_ready_if_its_condition_says_true)
                      .is_ready);
 }
 
-WIRE_TEST(every_null_that_go_writes_is_no_key)
+WIRE_TEST(null__of_a_go_client_is_an_absent_key)
 {
     const struct pod pod = decode(
         fixture,
@@ -445,7 +445,7 @@ WIRE_TEST(every_null_that_go_writes_is_no_key)
     assert_false(none.ours);
 }
 
-WIRE_TEST(a_null_annotation_is_none)
+WIRE_TEST(null__annotation_is_absent)
 {
     const struct pod pod =
         decode(fixture, NOTES("'milligpu.io/gpu-count':null,'milligpu.io/allocation':null"));
@@ -453,7 +453,7 @@ WIRE_TEST(a_null_annotation_is_none)
     assert_int_equal(pod.annotation, NOTE_NONE);
 }
 
-WIRE_TEST(lower_case_keys_are_read)
+WIRE_TEST(pod_decoder__takes_keys_in_any_case)
 {
     const struct pod pod = decode(
         fixture,
@@ -465,7 +465,7 @@ WIRE_TEST(lower_case_keys_are_read)
     assert_int_equal(pod.container[0].kind, CONTAINER_SIDECAR);
 }
 
-WIRE_TEST(containers_stand_in_the_order_of_life)
+WIRE_TEST(containers__are_in_the_order_of_their_lives)
 {
     const struct pod pod = decode(
         fixture,
@@ -501,7 +501,7 @@ static const char *amount_of(struct fixture *fixture, const char *resources)
     return pod.container[0].amount;
 }
 
-WIRE_TEST(the_amount_is_the_limit_else_the_request_as_written)
+WIRE_TEST(amount__is_the_limit_or_else_the_request_as_written)
 {
     assert_string_equal(
         amount_of(fixture, "'limits':{'nvidia.com/vgpu':'1k'},'requests':{'nvidia.com/vgpu':'2'}"),
@@ -521,7 +521,7 @@ WIRE_TEST(the_amount_is_the_limit_else_the_request_as_written)
     SPEC("'containers':[{'name':'c','resources':{" resources "}},{'name':'d',"                     \
          "'resources':{'limits':{'nvidia.com/vgpu':'200'}}}]")
 
-WIRE_TEST(an_amount_of_a_wrong_type_asks_for_what_nobody_knows)
+WIRE_TEST(amount__of_a_wrong_type_is_an_unknown_request)
 {
     static const struct wire_case cases[] = {
         {RESOURCES("'limits':{'nvidia.com/vgpu':[1]}"),
@@ -544,7 +544,7 @@ WIRE_TEST(an_amount_of_a_wrong_type_asks_for_what_nobody_knows)
     "{'name':'" name "\"," more "'resources':{'requests':{'cpu':'" cpu "\"}}}"
 #define SIDECAR "'restartPolicy':'Always',"
 
-WIRE_TEST(the_effective_request_is_the_peak_over_the_pods_life)
+WIRE_TEST(effective_request__is_the_peak_over_the_life_of_the_pod)
 {
     static const struct {
         const char *bytes;
@@ -579,7 +579,7 @@ WIRE_TEST(the_effective_request_is_the_peak_over_the_pods_life)
     }
 }
 
-WIRE_TEST(whole_gpus_are_counted_alike)
+WIRE_TEST(whole_gpus__are_counted_like_shares)
 {
     const struct pod pod = decode(
         fixture,
@@ -593,7 +593,7 @@ WIRE_TEST(whole_gpus_are_counted_alike)
     assert_int_equal(many.whole_gpus, UINT32_MAX);
 }
 
-WIRE_TEST(a_resize_in_place_counts_with_the_largest)
+WIRE_TEST(effective_request__of_a_resized_pod_is_the_largest)
 {
 #define RESIZED(conditions)                                                                        \
     "{" META ",'status':{" conditions "'containerStatuses':[{'name':'a',"                          \
@@ -616,7 +616,7 @@ WIRE_TEST(a_resize_in_place_counts_with_the_largest)
         9000);
 }
 
-WIRE_TEST(phases_are_read)
+WIRE_TEST(phase__is_read)
 {
     static const struct {
         const char *bytes;
@@ -635,7 +635,7 @@ WIRE_TEST(phases_are_read)
         assert_int_equal(decode(fixture, cases[i].bytes).phase, cases[i].phase);
 }
 
-WIRE_TEST(our_annotations_are_read)
+WIRE_TEST(annotations__of_ours_are_read)
 {
     const struct pod pod = decode(
         fixture,
@@ -650,7 +650,7 @@ WIRE_TEST(our_annotations_are_read)
     assert_null(pod.unreadable);
 }
 
-WIRE_TEST(a_pod_names_the_key_that_signed_it)
+WIRE_TEST(signature__names_its_key)
 {
     static const struct {
         const char *annotation;
@@ -693,7 +693,7 @@ WIRE_TEST(a_pod_names_the_key_that_signed_it)
 }
 
 /* The API server allows any character in a value, so anyone who may write the pod can use it. */
-WIRE_TEST(an_annotation_that_cannot_be_read_hides_no_pod)
+WIRE_TEST(annotation__that_cannot_be_read_hides_no_pod)
 {
     static const struct wire_case cases[] = {
         {NOTES("'milligpu.io/gpu-count':'\\u0000'"),
@@ -715,7 +715,7 @@ WIRE_TEST(an_annotation_that_cannot_be_read_hides_no_pod)
     }
 }
 
-WIRE_TEST(what_stands_behind_an_unreadable_value_is_read)
+WIRE_TEST(pod_decoder__reads_on_behind_an_unreadable_value)
 {
     const struct pod pod = in_part(
         fixture,
@@ -736,7 +736,7 @@ WIRE_TEST(what_stands_behind_an_unreadable_value_is_read)
     assert_true(pod.terminating_ms > 0); /* terminating since an unknown time */
 }
 
-WIRE_TEST(a_phase_that_cannot_be_read_is_no_end)
+WIRE_TEST(phase__that_cannot_be_read_is_not_an_end)
 {
     assert_int_equal(
         in_part(fixture, "{" META ",'status':{'phase':7}}", "status.phase: expected").phase,
@@ -746,7 +746,7 @@ WIRE_TEST(a_phase_that_cannot_be_read_is_no_end)
 }
 
 /* The annotation holds the grant, not the request, so the request can still be read. */
-WIRE_TEST(a_note_that_cannot_be_read_is_broken)
+WIRE_TEST(note__that_cannot_be_read_is_broken)
 {
     const struct pod pod = decode(fixture, NOTES("'milligpu.io/allocation':'\\u0000'"));
     assert_int_equal(pod.annotation, NOTE_BROKEN);
@@ -754,7 +754,7 @@ WIRE_TEST(a_note_that_cannot_be_read_is_broken)
     assert_null(pod.unreadable);
 }
 
-WIRE_TEST(strings_that_are_not_ours_may_be_anything)
+WIRE_TEST(foreign_strings__may_be_anything)
 {
     static const char hostile[] =
         "{" META
@@ -774,7 +774,7 @@ WIRE_TEST(strings_that_are_not_ours_may_be_anything)
 #define NOTE(json) NOTES("'milligpu.io/allocation':'" json "\"")
 #define SHARE      "{\\'gpu\\':\\'GPU-1\\',\\'index\\':3,\\'milli\\':300,\\'mib\\':4915}"
 
-WIRE_TEST(a_note_becomes_shares)
+WIRE_TEST(note__becomes_shares)
 {
     const struct pod pod = decode(
         fixture,
@@ -798,7 +798,7 @@ WIRE_TEST(a_note_becomes_shares)
     assert_int_equal(pod.share[2].asked, 6);
 }
 
-WIRE_TEST(a_broken_note_is_a_fact_that_names_the_field)
+WIRE_TEST(note__error_names_the_field)
 {
 #define ONE(share) "{\\'v\\':1,\\'containers\\':{\\'a\\':[" share "]}}"
     static const struct wire_case cases[] = {
@@ -853,7 +853,7 @@ WIRE_TEST(a_broken_note_is_a_fact_that_names_the_field)
     }
 }
 
-WIRE_TEST(a_note_beyond_its_limits_is_broken)
+WIRE_TEST(note__beyond_its_limits_is_broken)
 {
     struct strbuf many;
     strbuf_init(&many);
@@ -881,7 +881,7 @@ WIRE_TEST(a_note_beyond_its_limits_is_broken)
     strbuf_done(&bytes);
 }
 
-WIRE_TEST(every_container_is_read_however_many_there_are)
+WIRE_TEST(containers__are_read_whatever_their_number)
 {
     enum { MANY = 3000 };
     struct strbuf bytes;
@@ -908,7 +908,7 @@ WIRE_TEST(every_container_is_read_however_many_there_are)
     strbuf_done(&bytes);
 }
 
-WIRE_TEST(a_pod_that_cannot_be_one_is_refused)
+WIRE_TEST(pod_decoder__refuses_what_is_no_pod)
 {
     static const struct wire_case cases[] = {
         {"", "Pod: expected an object, found the end"},
@@ -930,7 +930,7 @@ WIRE_TEST(a_pod_that_cannot_be_one_is_refused)
         refuse(fixture, cases[i].bytes, cases[i].says);
 }
 
-WIRE_TEST(containers_that_cannot_be_read_may_ask)
+WIRE_TEST(containers__that_cannot_be_read_may_request_shares)
 {
     static const struct wire_case cases[] = {
         {SPEC("'containers':{}"), "spec.containers: expected an array"},
@@ -952,7 +952,7 @@ WIRE_TEST(containers_that_cannot_be_read_may_ask)
                      .ours);
 }
 
-WIRE_TEST(names_have_limits)
+WIRE_TEST(names__have_limits)
 {
     char bytes[1024];
     char name[400];

@@ -1,6 +1,6 @@
 #include "support.h"
 
-WIRE_TEST(a_review_says_what_is_asked_and_no_more)
+WIRE_TEST(review__has_the_question_and_no_more)
 {
     review_encode(&fixture->out, &(struct review_facts){.verb = "list", .resource = "nodes"});
     assert_json(fixture->out.data,
@@ -32,7 +32,7 @@ static int decode_keys(struct fixture *fixture, const char *text, struct keys_re
     return keys_decode(exact_json(fixture, text), &fixture->arena, read, &fixture->err);
 }
 
-WIRE_TEST(an_answer_is_yes_or_no)
+WIRE_TEST(review_answer__is_allowed_or_not)
 {
     bool allowed = false;
 
@@ -46,7 +46,7 @@ WIRE_TEST(an_answer_is_yes_or_no)
     assert_false(allowed);
 }
 
-WIRE_TEST(what_does_not_say_is_an_error_and_no_right)
+WIRE_TEST(review_answer__that_is_malformed_is_an_error_and_no_right)
 {
     static const char *const bad[] = {
         "",
@@ -68,7 +68,7 @@ WIRE_TEST(what_does_not_say_is_an_error_and_no_right)
 }
 
 /* What an operator wants of the keys. */
-WIRE_TEST(the_config_map_says_which_key_is_to_be_replaced)
+WIRE_TEST(keys_map__names_the_key_to_replace)
 {
     static const struct {
         const char *text;
@@ -100,7 +100,7 @@ WIRE_TEST(the_config_map_says_which_key_is_to_be_replaced)
 }
 
 /* Only what bears the id of a key; what others keep there may be anything. */
-WIRE_TEST(the_config_map_says_which_keys_it_has_and_which_are_revoked)
+WIRE_TEST(keys_map__has_keys_and_revoked_keys)
 {
     static const char text[] =
         "{'data':{'a':7,'0123456789abcdef':'K','0123456789abcdeF':'','1123456789abcdef':'\\u0000'},"
@@ -121,7 +121,7 @@ WIRE_TEST(the_config_map_says_which_keys_it_has_and_which_are_revoked)
     assert_string_equal(read.revoked[1], "3123456789abcdef");
 }
 
-WIRE_TEST(a_config_map_with_thousands_of_keys_is_read_in_part)
+WIRE_TEST(keys_map__with_thousands_of_keys_is_read_in_part)
 {
     struct keys_read read;
     struct strbuf text;

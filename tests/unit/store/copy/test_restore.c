@@ -116,7 +116,7 @@ static void assert_refused(struct shelf *shelf)
     assert_int_equal(wal_bytes(shelf), before);
 }
 
-SHELF_TEST(a_backup_over_the_log_of_a_killed_daemon_is_refused)
+SHELF_TEST(foreign_log__of_a_killed_daemon_refuses_the_backup_over_its_ledger)
 {
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE; /* it is not called corrupt even then */
     back_up_and_be_killed(shelf);
@@ -134,7 +134,7 @@ static void take_check(void *user, enum store_check check, const char *wrong)
     *(unsigned *)user += wrong != NULL;
 }
 
-SHELF_TEST(a_ledger_with_a_log_may_be_named_from_its_folder)
+SHELF_TEST(verify_file__takes_a_relative_path_with_a_log)
 {
     const int here = open(".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     unsigned wrong = 0;
@@ -149,7 +149,7 @@ SHELF_TEST(a_ledger_with_a_log_may_be_named_from_its_folder)
     assert_int_equal(wrong, 0);
 }
 
-SHELF_TEST(verify_does_not_read_a_foreign_log_either)
+SHELF_TEST(verify_file__does_not_read_a_foreign_log)
 {
     unsigned wrong = 0;
     struct err err;
@@ -162,7 +162,7 @@ SHELF_TEST(verify_does_not_read_a_foreign_log_either)
 }
 
 /* cp of a file that was in use: the same id, and less in it than was once in the file. */
-SHELF_TEST(an_older_state_of_the_same_file_is_refused)
+SHELF_TEST(foreign_log__refuses_an_older_state_of_the_same_file)
 {
     char older[160];
 
@@ -179,7 +179,7 @@ SHELF_TEST(an_older_state_of_the_same_file_is_refused)
     assert_refused(shelf);
 }
 
-SHELF_TEST(a_copy_that_an_older_version_made_is_refused)
+SHELF_TEST(foreign_log__refuses_a_copy_of_an_older_version)
 {
     size_t bytes = 0;
     struct err err;
@@ -192,7 +192,7 @@ SHELF_TEST(a_copy_that_an_older_version_made_is_refused)
     assert_refused(shelf);
 }
 
-SHELF_TEST(a_killed_ledger_opens_as_ever)
+SHELF_TEST(killed_ledger__opens_with_its_log)
 {
     begin(shelf);
     for (int i = 0; i < 3; i++) {
@@ -205,7 +205,7 @@ SHELF_TEST(a_killed_ledger_opens_as_ever)
     assert_sql(shelf, "SELECT count(*) FROM allocation", 4);
 }
 
-SHELF_TEST(without_a_log_a_copy_may_take_the_place)
+SHELF_TEST(copied_ledger__opens_without_a_log)
 {
     enum store_owner owner = OWNER_NOBODY;
     struct err err;
@@ -230,7 +230,7 @@ SHELF_TEST(without_a_log_a_copy_may_take_the_place)
     assert_int_equal(owner, OWNER_THIS);
 }
 
-SHELF_TEST(a_lost_ledger_begins_anew_beside_its_log)
+SHELF_TEST(lost_ledger__begins_anew_beside_its_log)
 {
     begin(shelf);
     reserve_and_be_killed(shelf, "second");
@@ -241,7 +241,7 @@ SHELF_TEST(a_lost_ledger_begins_anew_beside_its_log)
 }
 
 /* The id cannot be noted: that says nothing about the ledger. */
-SHELF_TEST(a_side_file_that_cannot_be_written_stops_nothing)
+SHELF_TEST(id_file__that_cannot_be_written_stops_nothing)
 {
     char id[160];
 
@@ -256,7 +256,7 @@ SHELF_TEST(a_side_file_that_cannot_be_written_stops_nothing)
     assert_int_equal(rmdir(id), 0);
 }
 
-SHELF_TEST(what_others_wrote_into_it_says_nothing)
+SHELF_TEST(id_file__with_unknown_content_is_ignored)
 {
     static const char *const texts[] = {"", "x", "0123456789abcdef0123456789abcdeX 1\n",
                                         "0123456789abcdef0123456789abcdef\n",
@@ -275,7 +275,7 @@ SHELF_TEST(what_others_wrote_into_it_says_nothing)
     }
 }
 
-SHELF_TEST(restore_moves_the_former_set_aside)
+SHELF_TEST(restore__moves_the_former_set_aside)
 {
     struct restored restored = {NULL};
     enum store_owner owner = OWNER_NOBODY;
@@ -297,7 +297,7 @@ SHELF_TEST(restore_moves_the_former_set_aside)
 }
 
 /* After the refusal, too: the file in place is the backup itself, beside the former log. */
-SHELF_TEST(restore_mends_what_a_copy_by_hand_did)
+SHELF_TEST(restore__mends_a_copy_by_hand)
 {
     back_up_and_be_killed(shelf);
     copy_over(backup, shelf->path);
@@ -305,7 +305,7 @@ SHELF_TEST(restore_mends_what_a_copy_by_hand_did)
     restore(shelf);
 }
 
-SHELF_TEST(restore_to_where_no_ledger_is)
+SHELF_TEST(restore__works_without_a_ledger)
 {
     back_up_and_be_killed(shelf);
     assert_int_equal(unlink(shelf->path), 0);
@@ -314,8 +314,7 @@ SHELF_TEST(restore_to_where_no_ledger_is)
     assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
 }
 
-static void assert_kept(struct shelf *shelf, const char *from, enum err_code code,
-                        const char *word)
+static void assert_kept(struct shelf *shelf, const char *from, enum err_code code, const char *word)
 {
     struct restored restored = {NULL};
     struct err err;
@@ -327,7 +326,7 @@ static void assert_kept(struct shelf *shelf, const char *from, enum err_code cod
     assert_int_equal(shelf_files(shelf, ".replaced-"), 0);
 }
 
-SHELF_TEST(restore_changes_nothing_where_it_cannot)
+SHELF_TEST(restore__changes_nothing_on_an_error)
 {
     char file[160];
     size_t bytes = 0;

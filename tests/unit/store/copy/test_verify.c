@@ -58,13 +58,13 @@ static int compare(struct shelf *shelf, struct err *err)
     return failed;
 }
 
-FIXTURE_TEST(memory_and_disk_are_alike)
+FIXTURE_TEST(compare__finds_memory_and_disk_alike)
 {
     struct err err;
     assert_int_equal(compare(shelf, &err), 0);
 }
 
-FIXTURE_TEST(what_differs_between_memory_and_disk_is_named)
+FIXTURE_TEST(compare__names_what_differs_between_memory_and_disk)
 {
     static const struct {
         const char *sql;
@@ -105,7 +105,7 @@ FIXTURE_TEST(what_differs_between_memory_and_disk_is_named)
 }
 
 /* What the writer does after the pin is not seen, so both sides are from the same moment. */
-FIXTURE_TEST(a_look_stays_where_it_was_pinned)
+FIXTURE_TEST(pinned_read__stays_at_its_moment)
 {
     struct store_read *look = pin(shelf);
     enum store_check which;
@@ -124,7 +124,7 @@ FIXTURE_TEST(a_look_stays_where_it_was_pinned)
     snapshot_unref(now);
 }
 
-FIXTURE_TEST(a_ledger_in_memory_is_looked_at_as_a_copy)
+FIXTURE_TEST(pinned_read__of_a_ledger_in_memory_is_a_copy)
 {
     enum store_check which;
     struct err err;
@@ -147,7 +147,7 @@ FIXTURE_TEST(a_ledger_in_memory_is_looked_at_as_a_copy)
     snapshot_unref(then);
 }
 
-FIXTURE_TEST(verify_says_which_check_found_it)
+FIXTURE_TEST(verify__reports_the_check_that_failed)
 {
     static const struct {
         const char *sql;
@@ -265,7 +265,7 @@ static void leave_behind(struct shelf *shelf, char path[128])
     copy(from, to);
 }
 
-FIXTURE_TEST(a_good_ledger_is_well_whoever_has_it)
+FIXTURE_TEST(verify_file__passes_a_sound_ledger_in_use_or_not)
 {
     char left[128];
     struct err err;
@@ -284,7 +284,7 @@ FIXTURE_TEST(a_good_ledger_is_well_whoever_has_it)
 }
 
 /* Data that is only in the log is verified, too. */
-FIXTURE_TEST(what_stands_in_the_log_is_seen)
+FIXTURE_TEST(verify_file__reads_the_log)
 {
     struct found found;
     char left[128];
@@ -299,7 +299,7 @@ FIXTURE_TEST(what_stands_in_the_log_is_seen)
     assert_non_null(strstr(found.text, "allocation a"));
 }
 
-FIXTURE_TEST(a_read_only_ledger_in_a_read_only_folder_is_read)
+FIXTURE_TEST(verify_file__reads_a_read_only_ledger_in_a_read_only_folder)
 {
     char left[128];
 
@@ -312,7 +312,7 @@ FIXTURE_TEST(a_read_only_ledger_in_a_read_only_folder_is_read)
     assert_int_equal(chmod(shelf->folder, 0700), 0);
 }
 
-FIXTURE_TEST(every_check_can_fail)
+FIXTURE_TEST(verify_file__can_fail_each_check)
 {
     static const struct {
         const char *sql;
@@ -373,7 +373,7 @@ FIXTURE_TEST(every_check_can_fail)
     }
 }
 
-FIXTURE_TEST(a_scratched_page_is_found)
+FIXTURE_TEST(verify_file__finds_a_scratched_page)
 {
     struct found found;
     size_t size = 0;
@@ -400,7 +400,7 @@ FIXTURE_TEST(a_scratched_page_is_found)
     assert_non_null(strstr(found.text, "header is lost"));
 }
 
-FIXTURE_TEST(what_is_no_ledger_is_said_to_be_none)
+FIXTURE_TEST(verify_file__refuses_a_file_that_is_no_ledger)
 {
     char path[6][128];
     static const struct {
@@ -457,7 +457,7 @@ static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines
 }
 
 /* A verification interrupted by shutdown reports no finding, whatever SQLite returns. */
-FIXTURE_TEST(a_verification_that_is_interrupted_finds_nothing)
+FIXTURE_TEST(verify__that_is_interrupted_finds_nothing)
 {
     bool interrupted = true;
 

@@ -85,7 +85,7 @@ static int fresh(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, fresh, NULL)
 
-FIXTURE_TEST(two_connections_share_a_log)
+FIXTURE_TEST(fake_disk__shares_a_log_between_connections)
 {
     sqlite3 *a = open_wal();
     sqlite3 *b = open_it();
@@ -106,7 +106,7 @@ FIXTURE_TEST(two_connections_share_a_log)
     assert_int_equal(count(), 3);
 }
 
-FIXTURE_TEST(one_at_a_time_writes_a_log)
+FIXTURE_TEST(fake_disk__lets_one_writer_write_a_log)
 {
     sqlite3 *a = open_wal();
     sqlite3 *b = open_it();
@@ -126,7 +126,7 @@ FIXTURE_TEST(one_at_a_time_writes_a_log)
     assert_int_equal(sqlite3_close(b), SQLITE_OK);
 }
 
-FIXTURE_TEST(a_writer_without_a_log_waits_for_readers)
+FIXTURE_TEST(fake_disk__makes_a_writer_without_a_log_wait_for_readers)
 {
     sqlite3 *a = open_it();
     sqlite3 *b = open_it();
@@ -146,7 +146,7 @@ FIXTURE_TEST(a_writer_without_a_log_waits_for_readers)
     assert_int_equal(sqlite3_close(c), SQLITE_OK);
 }
 
-FIXTURE_TEST(what_was_not_synced_is_lost_with_the_power)
+FIXTURE_TEST(power_cut__loses_unsynced_bytes)
 {
     sqlite3 *db = open_wal();
     sync_folder();
@@ -163,7 +163,7 @@ FIXTURE_TEST(what_was_not_synced_is_lost_with_the_power)
     assert_int_equal(count(), 1);
 }
 
-FIXTURE_TEST(a_name_is_lost_with_the_power_until_its_folder_is_synced)
+FIXTURE_TEST(power_cut__loses_a_name_until_its_folder_is_synced)
 {
     struct text bytes;
     for (int synced = 0; synced < 2; synced++) {
@@ -178,7 +178,7 @@ FIXTURE_TEST(a_name_is_lost_with_the_power_until_its_folder_is_synced)
     }
 }
 
-FIXTURE_TEST(a_renaming_is_whole_or_not_there)
+FIXTURE_TEST(power_cut__keeps_a_rename_whole_or_not)
 {
     static const char other[] = "/nowhere/other.db";
     struct text bytes;
@@ -209,7 +209,7 @@ static int insert_until_cut(sqlite3 *db)
     return rows;
 }
 
-FIXTURE_TEST(a_cut_keeps_every_acknowledged_row)
+FIXTURE_TEST(power_cut__keeps_each_acknowledged_row)
 {
     for (uint64_t n = 1; n < 60; n++) {
         disk_clear();
@@ -252,7 +252,7 @@ static char *image(uint64_t seed)
     return strbuf_steal(&all);
 }
 
-FIXTURE_TEST(the_same_seed_leaves_the_same_platter)
+FIXTURE_TEST(power_cut__leaves_the_same_bytes_for_the_same_seed)
 {
     int differ = 0;
     for (uint64_t seed = 0; seed < 8; seed++) {
@@ -265,7 +265,7 @@ FIXTURE_TEST(the_same_seed_leaves_the_same_platter)
     assert_true(differ > 0);
 }
 
-FIXTURE_TEST(a_write_tears_at_sectors_only)
+FIXTURE_TEST(power_cut__tears_a_write_at_sectors)
 {
     char old[8 * 512];
     char new[8 * 512];
@@ -301,7 +301,7 @@ FIXTURE_TEST(a_write_tears_at_sectors_only)
     assert_in_range(torn, 1, 31);
 }
 
-FIXTURE_TEST(the_nth_operation_fails_once_or_for_good)
+FIXTURE_TEST(fake_disk__fails_the_nth_operation_once_or_for_good)
 {
     sqlite3 *db = open_wal();
     disk_fail(DISK_SYNC, 2, SQLITE_IOERR, false);
@@ -330,7 +330,7 @@ FIXTURE_TEST(the_nth_operation_fails_once_or_for_good)
     assert_int_equal(count(), 3);
 }
 
-FIXTURE_TEST(what_a_failed_sync_was_for_is_not_kept_by_the_next)
+FIXTURE_TEST(fake_disk__does_not_keep_a_failed_sync_with_the_next)
 {
     struct text bytes;
     sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);

@@ -75,7 +75,7 @@ static long long count_past(const struct shelf *shelf, const char *namespace)
 static const char large[] = "s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+10";
 
 /* One namespace makes and ends pods all day; another had a few in the morning. */
-SHELF_TEST(the_namespace_with_most_history_loses_its_oldest_first)
+SHELF_TEST(trim__takes_the_oldest_of_the_namespace_with_most_history)
 {
     enum { LOUD = 3000, QUIET = 20 };
     struct store_facts facts;
@@ -117,7 +117,7 @@ SHELF_TEST(the_namespace_with_most_history_loses_its_oldest_first)
 }
 
 /* What is counted in memory and in the table past is what a new start finds. */
-SHELF_TEST(the_counts_are_those_of_the_file)
+SHELF_TEST(space_counts__are_those_of_the_file)
 {
     struct err err;
 
@@ -144,7 +144,7 @@ SHELF_TEST(the_counts_are_those_of_the_file)
 }
 
 /* The sum of the texts is near what the rows really take. */
-SHELF_TEST(what_is_counted_of_the_history_is_about_what_it_takes)
+SHELF_TEST(space_counts__of_history_are_near_its_real_size)
 {
     (void)core_node(core, "n1", gpus, 2);
     for (int i = 0; i < 400; i++)
@@ -159,7 +159,7 @@ SHELF_TEST(what_is_counted_of_the_history_is_about_what_it_takes)
     assert_in_range(counted, (before - after) * 4096 / 2, (before - after) * 4096 * 5 / 4);
 }
 
-SHELF_TEST(namespaces_beyond_the_bound_are_counted_together)
+SHELF_TEST(space_counts__of_namespaces_beyond_the_bound_are_one)
 {
     char name[32];
 
@@ -189,7 +189,7 @@ SHELF_TEST(namespaces_beyond_the_bound_are_counted_together)
 }
 
 /* Nothing is left to trim: live rows never go. */
-SHELF_TEST(grants_stop_before_the_limit_and_releases_go_on)
+SHELF_TEST(ledger_limit__stops_grants_and_not_releases)
 {
     struct store_facts facts;
     struct err err;
@@ -228,7 +228,7 @@ SHELF_TEST(grants_stop_before_the_limit_and_releases_go_on)
 }
 
 /* A batch may be large: what it writes counts before it is committed. */
-SHELF_TEST(room_ends_within_a_batch)
+SHELF_TEST(ledger_limit__is_met_within_a_batch)
 {
     struct err err;
     char uid[32];
@@ -253,7 +253,7 @@ SHELF_TEST(room_ends_within_a_batch)
 }
 
 /* Hours outlive rows: they go when nothing else is left. */
-SHELF_TEST(the_sums_of_hours_go_last)
+SHELF_TEST(trim__takes_hourly_sums_last)
 {
     struct store_facts facts;
     struct err err;
@@ -303,7 +303,7 @@ static long long ballast_blocks(const struct shelf *shelf)
     return stat(name, &is) == 0 ? (long long)is.st_blocks * 512 : -1;
 }
 
-SHELF_TEST(a_full_disk_takes_the_ballast_and_grants_wait_for_it)
+SHELF_TEST(ballast__is_given_up_for_a_full_disk_and_holds_grants)
 {
     struct store_rules *rules = &shelf->rules;
 
@@ -340,7 +340,7 @@ SHELF_TEST(a_full_disk_takes_the_ballast_and_grants_wait_for_it)
     assert_true(rules->has_ballast);
 }
 
-SHELF_TEST(a_copy_that_does_not_fit_is_refused_before_it_begins)
+SHELF_TEST(copy__that_does_not_fit_is_refused_before_it_begins)
 {
     struct volume volume;
     struct err err;
@@ -353,7 +353,7 @@ SHELF_TEST(a_copy_that_does_not_fit_is_refused_before_it_begins)
     assert_non_null(strstr(err.text, " MiB are free"));
 }
 
-SHELF_TEST(the_limit_is_a_part_of_the_volume)
+SHELF_TEST(ledger_limit__is_a_part_of_the_volume)
 {
     struct store_facts facts;
     struct volume volume;

@@ -208,22 +208,22 @@ static int loop(int rc, bool lasting)
     }
 }
 
-TEST(a_passing_io_error_costs_a_batch_at_most)
+TEST(io_error__once_costs_a_batch_at_most)
 {
     assert_true(loop(SQLITE_IOERR, false) > 50);
 }
 
-TEST(a_lasting_io_error_leaves_whole_batches)
+TEST(io_error__lasting_leaves_whole_batches)
 {
     assert_true(loop(SQLITE_IOERR, true) > 50);
 }
 
-TEST(a_disk_that_stays_full_leaves_whole_batches)
+TEST(full_disk__lasting_leaves_whole_batches)
 {
     assert_true(loop(SQLITE_FULL, true) > 50);
 }
 
-SHELF_TEST(a_full_disk_says_so)
+SHELF_TEST(full_disk__is_reported)
 {
     struct err err;
     shelf_begin(shelf);
@@ -238,7 +238,7 @@ SHELF_TEST(a_full_disk_says_so)
     disk_fail(0, 0, SQLITE_OK, false);
 }
 
-SHELF_TEST(a_backup_that_fails_leaves_no_half_of_a_file)
+SHELF_TEST(backup__that_fails_leaves_no_partial_file)
 {
     struct err err;
     char copy[128];

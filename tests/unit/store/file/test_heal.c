@@ -156,32 +156,32 @@ static void loops(unsigned kinds, int rc, int least)
     strbuf_done(&ledger);
 }
 
-TEST(a_write_that_fails_costs_its_batch_only)
+TEST(failed_write__costs_its_batch_only)
 {
     loops(DISK_WRITE, SQLITE_IOERR, 30);
 }
 
-TEST(a_disk_that_was_full_goes_on_when_there_is_room)
+TEST(full_disk__goes_on_when_there_is_room)
 {
     loops(DISK_WRITE, SQLITE_FULL, 30);
 }
 
-TEST(a_sync_that_fails_costs_its_batch_only)
+TEST(failed_sync__costs_its_batch_only)
 {
     loops(DISK_SYNC, SQLITE_IOERR, 4);
 }
 
-TEST(a_truncation_or_deletion_that_fails_costs_nothing_else)
+TEST(failed_truncation_or_deletion__costs_nothing_else)
 {
     loops(DISK_TRUNCATE | DISK_DELETE | DISK_RENAME, SQLITE_IOERR, 1);
 }
 
-TEST(a_file_that_cannot_be_opened_can_later)
+TEST(failed_open__works_later)
 {
     loops(DISK_OPEN, SQLITE_IOERR, 6);
 }
 
-TEST(a_read_that_fails_costs_its_batch_only)
+TEST(failed_read__costs_its_batch_only)
 {
     loops(DISK_READ, SQLITE_IOERR, 20);
 }
@@ -197,7 +197,7 @@ static void power_goes(struct shelf *shelf, enum disk_loss loss)
  * After a failed sync, the kernel treats the data as written. A restart reads it from the page
  * cache, finds the failed commit and builds on it; then the power fails.
  */
-SHELF_TEST(what_was_never_synced_is_written_anew_before_it_is_built_on)
+SHELF_TEST(unsynced_commit__is_written_anew_before_the_next)
 {
     int64_t count;
     struct err err;
@@ -218,8 +218,7 @@ SHELF_TEST(what_was_never_synced_is_written_anew_before_it_is_built_on)
 }
 
 /* Another program may be writing to it at this moment. */
-SHELF_TEST_BETWEEN(the_log_of_somebody_elses_database_is_left_alone, shelf_set_up_closed,
-                   shelf_tear_down)
+SHELF_TEST_BETWEEN(foreign_database__keeps_its_log, shelf_set_up_closed, shelf_tear_down)
 {
     sqlite3 *theirs;
     struct err err;

@@ -153,23 +153,23 @@ static void lay_and_refuse(struct cluster cluster, enum err_code code, const cha
     }
 }
 
-TEST(migrate__another_clusters_ledger_is_left_as_it_is)
+TEST(migrate__leaves_the_ledger_of_another_cluster_as_it_is)
 {
     lay_and_refuse((struct cluster){.uid = "somebody-else"}, ERR_FOREIGN, "somebody-else");
 }
 
-TEST(migrate__an_owned_ledger_is_left_as_it_is_without_an_answer)
+TEST(migrate__leaves_an_owned_ledger_as_it_is_without_an_answer)
 {
     lay_and_refuse((struct cluster){.uid = NULL}, ERR_UNAVAILABLE, "no answer within 5 s");
 }
 
 /* A callback that breaks its promise is no reason to migrate. */
-TEST(migrate__an_empty_uid_is_no_answer)
+TEST(migrate__takes_an_empty_uid_as_no_answer)
 {
     lay_and_refuse((struct cluster){.uid = ""}, ERR_FOREIGN, "another cluster");
 }
 
-TEST(migrate__this_clusters_ledger)
+TEST(migrate__changes_the_ledger_of_this_cluster)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
         for (size_t i = 0; i < ARRAY_LEN(released_forms); i++) {
@@ -189,20 +189,20 @@ TEST(migrate__this_clusters_ledger)
     }
 }
 
-OWNER_TEST(migrate__a_ledger_without_owner_asks_nobody)
+OWNER_TEST(migrate__asks_no_cluster_for_a_ledger_without_owner)
 {
     shelf_run(shelf, "UPDATE meta SET cluster = NULL");
     opens(shelf, 0);
 }
 
-OWNER_TEST(migrate__a_new_file_asks_nobody)
+OWNER_TEST(migrate__asks_no_cluster_for_a_new_file)
 {
     assert_int_equal(unlink(shelf->path), 0);
     opens(shelf, 0);
 }
 
 /* The owner counts as it is with the log: here only the log has it. */
-OWNER_TEST(migrate__the_owner_is_read_with_the_log)
+OWNER_TEST(migrate__reads_the_owner_with_the_log)
 {
     static const char *const words[] = {"owner-in-the-log", "somebody-else"};
     sqlite3 *db = NULL;
@@ -222,7 +222,7 @@ OWNER_TEST(migrate__the_owner_is_read_with_the_log)
 }
 
 /* A copy that a killed migration left is removed by the milligpud of its cluster only. */
-OWNER_TEST(migrate__unfinished_copies_of_another_cluster_stay)
+OWNER_TEST(migrate__keeps_unfinished_copies_of_another_cluster)
 {
     static const char *const words[] = {"somebody-else"};
     char scrap[160];
@@ -237,7 +237,7 @@ OWNER_TEST(migrate__unfinished_copies_of_another_cluster_stay)
 }
 
 /* Without a column for the owner it is no ledger of ours, and the migration says so, as before. */
-OWNER_TEST(migrate__tables_without_an_owner_are_corrupt)
+OWNER_TEST(migrate__finds_tables_without_an_owner_corrupt)
 {
     struct err err = {0};
 
@@ -291,7 +291,7 @@ static void make_journal(struct shelf *shelf, const char *first)
     assert_int_equal(fclose(file), 0);
 }
 
-OWNER_TEST(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_start)
+OWNER_TEST(migrate__waits_for_the_next_start_for_an_owner_found_at_opening)
 {
     struct err err = {0};
 
@@ -306,14 +306,14 @@ OWNER_TEST(migrate__an_owner_that_appears_at_the_opening_waits_for_the_next_star
 }
 
 /* Likewise, with nobody to whom it would matter. */
-OWNER_TEST(migrate__a_ledger_that_turns_out_to_have_no_owner_asks_nobody)
+OWNER_TEST(migrate__asks_no_cluster_for_a_ledger_that_has_no_owner_after_repair)
 {
     make_journal(shelf, "UPDATE meta SET cluster = NULL");
     opens(shelf, 0);
 }
 
 /* Those who give no way to ask: tests, and programs that have no cluster. */
-OWNER_TEST(migrate__whoever_owns_it_if_there_is_no_cluster)
+OWNER_TEST(migrate__any_ledger_without_a_cluster_to_ask)
 {
     shelf->rules.cluster = NULL;
     opens(shelf, 0);

@@ -108,7 +108,7 @@ static void refused_with_its_log_as_it_was(struct shelf *shelf)
     assert_int_equal(shelf->notices.len, 0);
 }
 
-TEST(a_commit_that_only_looks_whole_is_refused_with_its_log_as_it_was)
+TEST(commit__that_only_looks_whole_is_refused_with_its_log_kept)
 {
     for (int commits = 1; commits <= 3; commits++) {
         static struct shelf shelf;

@@ -58,7 +58,7 @@ static void at(struct core_fixture *core, int64_t ms)
     core->now_ms = ms - 1; /* the fixture advances its clock before it acts */
 }
 
-SHELF_TEST(it_says_who_held_a_gpu_when)
+SHELF_TEST(history__says_which_pod_held_a_gpu_when)
 {
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
@@ -98,7 +98,7 @@ SHELF_TEST(it_says_who_held_a_gpu_when)
     answers(shelf, &query, "");
 }
 
-SHELF_TEST(it_knows_a_gpu_by_both_names)
+SHELF_TEST(history__finds_a_gpu_by_both_names)
 {
     (void)core_node(core, "n1", two_counted, 2);
     (void)core_reserve(core, "a", "n1", "700");
@@ -113,7 +113,7 @@ SHELF_TEST(it_knows_a_gpu_by_both_names)
     answers(shelf, &query, wanted);
 }
 
-SHELF_TEST(a_pod_without_a_gpu_has_a_row)
+SHELF_TEST(history__has_a_row_for_a_pod_without_a_gpu)
 {
     struct pod *pod = core_pod(core, "w", "n1");
     pod->whole_gpus = 1;
@@ -143,7 +143,7 @@ static void granted(struct shelf *shelf, int64_t since_ms, int64_t now_ms, const
     assert_string_equal(text.data, wanted);
 }
 
-SHELF_TEST(what_was_granted_is_counted_from_bound_to_ended)
+SHELF_TEST(granted__is_counted_from_bound_to_ended)
 {
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
@@ -168,7 +168,7 @@ SHELF_TEST(what_was_granted_is_counted_from_bound_to_ended)
     granted(shelf, 30000, 20000, ""); /* the clock was set back */
 }
 
-SHELF_TEST(history_does_not_see_an_open_batch)
+SHELF_TEST(history__does_not_see_an_open_batch)
 {
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -183,7 +183,7 @@ SHELF_TEST(history_does_not_see_an_open_batch)
     answers(shelf, &query, "a/pod on n1/GPU-a 700 57344 reserved;");
 }
 
-SHELF_TEST(retention_forgets_the_old_and_keeps_the_present)
+SHELF_TEST(retention__drops_the_old_and_keeps_the_present)
 {
     struct store_facts facts;
     struct err err;
@@ -228,7 +228,7 @@ SHELF_TEST(retention_forgets_the_old_and_keeps_the_present)
     assert_sql(shelf, "SELECT seq FROM journal", 25);
 }
 
-SHELF_TEST(retention_takes_a_little_at_a_time)
+SHELF_TEST(retention__takes_a_little_at_a_time)
 {
     struct err err;
     char uid[16];
@@ -251,7 +251,7 @@ SHELF_TEST(retention_takes_a_little_at_a_time)
     assert_sql(shelf, "SELECT count(*) FROM allocation", 0);
 }
 
-SHELF_TEST(the_past_is_kept_for_all_of_its_days)
+SHELF_TEST(retention__keeps_history_for_all_of_its_days)
 {
     store_retain(shelf->store, 30);
     (void)core_node(core, "n1", two_a100, 1);
@@ -266,7 +266,7 @@ SHELF_TEST(the_past_is_kept_for_all_of_its_days)
 }
 
 /* The kind of the last entry must not matter. */
-SHELF_TEST(a_round_of_retention_may_end_with_any_entry)
+SHELF_TEST(retention__may_end_a_round_with_any_entry)
 {
     struct err err;
     shelf->store->limits.fold = 1;
@@ -289,7 +289,7 @@ SHELF_TEST(a_round_of_retention_may_end_with_any_entry)
     shelf_same(shelf);
 }
 
-SHELF_TEST(what_came_again_is_not_forgotten_with_what_it_was)
+SHELF_TEST(retention__keeps_an_object_that_came_again)
 {
     struct err err;
     store_retain(shelf->store, 1);
@@ -310,7 +310,7 @@ SHELF_TEST(what_came_again_is_not_forgotten_with_what_it_was)
 }
 
 /* The clock was set back after it. */
-SHELF_TEST(an_entry_of_this_very_moment_keeps_those_behind_it)
+SHELF_TEST(retention__keeps_entries_behind_one_of_this_moment)
 {
     static const struct {
         const char *node;
@@ -329,7 +329,7 @@ SHELF_TEST(an_entry_of_this_very_moment_keeps_those_behind_it)
     assert_sql(shelf, "SELECT count(*) FROM journal", 0);
 }
 
-SHELF_TEST(no_retention_forgets_nothing)
+SHELF_TEST(retention__unset_drops_nothing)
 {
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_reserve(core, "a", "n1", "50");
@@ -340,7 +340,7 @@ SHELF_TEST(no_retention_forgets_nothing)
     assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
 }
 
-SHELF_TEST(a_clock_set_back_loses_nothing_young)
+SHELF_TEST(retention__keeps_young_entries_when_the_clock_is_set_back)
 {
     store_retain(shelf->store, 10);
     at(core, 100 * day);
@@ -358,7 +358,7 @@ SHELF_TEST(a_clock_set_back_loses_nothing_young)
     shelf_same(shelf);
 }
 
-SHELF_TEST(a_clock_that_is_doubted_drops_nothing)
+SHELF_TEST(retention__drops_nothing_while_the_clock_is_doubted)
 {
     store_retain(shelf->store, 10);
     at(core, day);
@@ -377,7 +377,7 @@ SHELF_TEST(a_clock_that_is_doubted_drops_nothing)
 }
 
 /* Otherwise a clock 400 days ahead for two seconds would let the journal grow for 400 days. */
-SHELF_TEST(an_entry_of_a_time_to_come_holds_up_nothing)
+SHELF_TEST(retention__is_not_held_up_by_a_future_entry)
 {
     struct store_facts facts;
     struct err err;
@@ -415,7 +415,7 @@ static void step_clock(struct shelf *shelf, int64_t from_ms, int64_t to_ms)
     shelf_commit(shelf);
 }
 
-SHELF_TEST(a_step_beyond_a_day_is_known_after_a_start)
+SHELF_TEST(clock_step__beyond_a_day_is_known_after_a_start)
 {
     int64_t last, stepped;
     struct err err;
@@ -442,7 +442,7 @@ SHELF_TEST(a_step_beyond_a_day_is_known_after_a_start)
     }
 }
 
-SHELF_TEST(a_step_is_forgotten_once_the_clock_is_believed_again)
+SHELF_TEST(clock_step__is_forgotten_once_the_clock_is_trusted)
 {
     int64_t last, stepped;
     struct err err;
@@ -458,7 +458,7 @@ SHELF_TEST(a_step_is_forgotten_once_the_clock_is_believed_again)
     assert_int_equal(stepped, 0);
 }
 
-SHELF_TEST(the_log_is_taken_in_between_batches)
+SHELF_TEST(log__is_checkpointed_between_batches)
 {
     struct store_facts facts;
     struct err err;
@@ -481,7 +481,7 @@ SHELF_TEST(the_log_is_taken_in_between_batches)
 }
 
 /* A reader that never ends keeps the log growing; at some point writes are refused. */
-SHELF_TEST(a_log_without_end_is_refused)
+SHELF_TEST(log__that_grows_beyond_its_limit_is_refused)
 {
     struct reader reader;
     struct err err;
@@ -513,7 +513,7 @@ SHELF_TEST(a_log_without_end_is_refused)
     shelf_save_and_turn(shelf);
 }
 
-SHELF_TEST(a_backup_is_a_ledger_like_the_one_it_was_made_of)
+SHELF_TEST(backup__opens_as_the_same_ledger)
 {
     struct err err;
     char copy[128];
@@ -591,13 +591,13 @@ static void read_and_write_at_once(struct shelf *shelf)
     shelf_same(shelf);
 }
 
-SHELF_TEST(anybody_reads_while_the_writer_writes)
+SHELF_TEST(readers__run_beside_the_writer)
 {
     read_and_write_at_once(shelf);
     shelf_turn(shelf);
 }
 
-SHELF_TEST(anybody_reads_a_ledger_in_memory)
+SHELF_TEST(readers__read_a_ledger_in_memory)
 {
     shelf_close(shelf);
     shelf->rules.path = ":memory:";

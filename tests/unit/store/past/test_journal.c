@@ -58,7 +58,7 @@ static void hears(struct shelf *shelf, uint64_t after, uint32_t limit, unsigned 
     assert_int_equal(folded, 0);
 }
 
-SHELF_TEST(entries_behind_a_number_come_oldest_first)
+SHELF_TEST(journal__gives_entries_after_a_number_oldest_first)
 {
     hears(shelf, 0, 10, 10, "");
     four_entries(shelf);
@@ -69,7 +69,7 @@ SHELF_TEST(entries_behind_a_number_come_oldest_first)
     hears(shelf, 1, 10, 1, "2 reserve;");
 }
 
-SHELF_TEST(what_is_no_json_is_left_out)
+SHELF_TEST(journal__leaves_out_entries_that_are_no_json)
 {
     four_entries(shelf);
     shelf_spoil(shelf, "UPDATE journal SET command = 'broken' WHERE seq = 2");
@@ -80,7 +80,7 @@ SHELF_TEST(what_is_no_json_is_left_out)
     hears(shelf, 3, 10, 10, "4 ;");
 }
 
-SHELF_TEST(retention_says_up_to_where_entries_are_gone)
+SHELF_TEST(journal__says_up_to_where_retention_dropped_entries)
 {
     struct heard heard = {.most = 10};
     const struct store_journal_query query = {
@@ -141,7 +141,7 @@ static int hear_file(const struct shelf *shelf, struct heard *heard, struct err 
     return store_journal_file(shelf->path, &reader, err);
 }
 
-SHELF_TEST(the_journal_of_a_file_is_read_beside_its_daemon_and_without)
+SHELF_TEST(journal_file__is_read_beside_its_daemon_and_without)
 {
     static const char all[] = "folded 0, set 0;1 node;2 reserve;3 reserve;4 reserve;";
     struct heard heard = {.most = 10};
@@ -204,7 +204,7 @@ static int hear_whole(void *user, const struct journal_row *row, struct err *err
     return 0;
 }
 
-SHELF_TEST(steps_in_a_file_are_completed)
+SHELF_TEST(journal_file__completes_steps_with_their_shares)
 {
     struct completed completed = {.whole = 0};
     struct err err;
@@ -249,7 +249,7 @@ static int pass_entry(void *user, const struct journal_row *row, struct err *err
 }
 
 /* Each start of milligpud notes its policy before it knows anything of the cluster. */
-SHELF_TEST(the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set)
+SHELF_TEST(journal_file__begins_with_the_cluster_and_sums_up_clock_steps)
 {
     struct journal_span span = {0};
     const struct journal_file_reader reader = {
@@ -285,7 +285,7 @@ SHELF_TEST(the_past_begins_with_the_cluster_and_tells_how_the_clock_was_set)
     assert_int_equal(span.folded, 0);
 }
 
-SHELF_TEST(what_is_folded_comes_first_nodes_before_pods)
+SHELF_TEST(journal_file__gives_the_baseline_first_nodes_before_pods)
 {
     struct heard heard = {.most = 10};
     const int64_t day = 24 * 60 * 60 * 1000;
@@ -303,7 +303,7 @@ SHELF_TEST(what_is_folded_comes_first_nodes_before_pods)
     assert_non_null(strstr(heard.text, ";a node;a pod;a pod;a pod;5 clock;6 release;"));
 }
 
-SHELF_TEST(a_journal_with_a_gap_or_without_json_is_refused)
+SHELF_TEST(journal_file__with_a_gap_or_without_json_is_refused)
 {
     static const struct {
         const char *sql;

@@ -81,7 +81,7 @@ static void comes_back(const struct packed *packed, size_t count)
     unpacker_done(&unpacker);
 }
 
-TEST(what_goes_in_comes_out)
+TEST(pack__returns_what_was_packed)
 {
     enum { KINDS = 12 };
     struct packed *packed = xcalloc(KINDS, sizeof *packed);
@@ -121,7 +121,7 @@ TEST(what_goes_in_comes_out)
     xfree(packed);
 }
 
-TEST(it_says_what_it_has)
+TEST(packer__knows_its_rows_and_times)
 {
     struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
     struct packer packer;
@@ -144,7 +144,7 @@ TEST(it_says_what_it_has)
 }
 
 /* As Deployments make them: the texts are there once. */
-TEST(a_pod_takes_few_bytes)
+TEST(pack__takes_few_bytes_for_a_pod)
 {
     enum { PODS = 500 };
     struct packed *packed = xcalloc(PODS, sizeof *packed);
@@ -183,7 +183,7 @@ static bool is_refused(struct text bytes)
     return more < 0;
 }
 
-TEST(bytes_that_no_packer_wrote_are_refused)
+TEST(unpacker__refuses_bytes_of_no_packer)
 {
     static const struct {
         const char *bytes;
@@ -212,7 +212,7 @@ TEST(bytes_that_no_packer_wrote_are_refused)
 }
 
 /* Each place is cut and changed: an error or other texts, and never more than that. */
-TEST(damage_is_an_error_or_another_history)
+TEST(unpacker__reads_damage_as_an_error_or_another_history)
 {
     struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
     uint64_t random = 7;
@@ -254,7 +254,7 @@ static long long ask(sqlite3 *db, const char *sql, int *out_rc)
     return number;
 }
 
-TEST(every_connection_reads_packs_as_a_table)
+TEST(unpack_table__is_known_to_each_connection)
 {
     struct packed is[] = {a_pod(7), a_pod(9), a_pod(30)};
     CLEANUP(db_closep) sqlite3 *db = NULL;

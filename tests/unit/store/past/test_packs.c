@@ -261,12 +261,12 @@ static void same_when_packed(struct shelf *shelf, int64_t piece, int packs)
     shelf_sound(shelf);
 }
 
-SHELF_TEST(history_and_grants_are_the_same_when_packed)
+SHELF_TEST(packs__leave_history_and_grants_as_they_were)
 {
     same_when_packed(shelf, 1000, 4);
 }
 
-SHELF_TEST(history_and_grants_are_the_same_in_packs_of_one)
+SHELF_TEST(packs__of_one_row_leave_history_and_grants_as_they_were)
 {
     same_when_packed(shelf, 1, 10);
 }
@@ -286,7 +286,7 @@ static void granted_since(struct shelf *shelf, int64_t since_ms, const char *wan
  * A GPU is its node's: others may have one of the same name, and each of its names counts. What
  * ended at the moment that is asked about does not count, what ended a millisecond later does.
  */
-SHELF_TEST(grants_have_the_model_of_their_own_gpu)
+SHELF_TEST(granted__has_the_model_of_its_own_gpu)
 {
     make_a_past(shelf);
     core->now_ms = 30000;
@@ -316,7 +316,7 @@ SHELF_TEST(grants_have_the_model_of_their_own_gpu)
 
 /* --- what is packed when --- */
 
-SHELF_TEST(a_small_rest_is_not_packed)
+SHELF_TEST(packs__leave_a_small_rest_unpacked)
 {
     make_a_past(shelf);
     const int64_t most = shelf_number(shelf->path, "SELECT max(bytes) FROM past");
@@ -326,7 +326,7 @@ SHELF_TEST(a_small_rest_is_not_packed)
     assert_string_equal(shelf->notices.data, "");
 }
 
-SHELF_TEST(packing_takes_the_oldest_and_a_piece_at_a_time)
+SHELF_TEST(packs__take_the_oldest_a_piece_at_a_time)
 {
     struct err err;
     char uid[32];
@@ -359,7 +359,7 @@ SHELF_TEST(packing_takes_the_oldest_and_a_piece_at_a_time)
 }
 
 /* A row's number is the token of a page, so a packed row keeps it, and no other row gets it. */
-SHELF_TEST(an_id_is_given_once)
+SHELF_TEST(row_id__is_given_once)
 {
     (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 3; i++) {
@@ -376,7 +376,7 @@ SHELF_TEST(an_id_is_given_once)
     shelf_sound(shelf);
 }
 
-SHELF_TEST(packs_go_when_all_of_them_is_too_old)
+SHELF_TEST(packs__go_when_all_of_a_pack_is_too_old)
 {
     struct store_reach reach;
     struct err err;
@@ -407,7 +407,7 @@ SHELF_TEST(packs_go_when_all_of_them_is_too_old)
 }
 
 /* The namespace with most loses packs before rows, the oldest first; others lose nothing. */
-SHELF_TEST(the_oldest_pack_of_who_has_most_goes_first)
+SHELF_TEST(trim__takes_the_oldest_pack_of_the_largest_namespace)
 {
     struct store_reach reach;
     struct err err;
@@ -453,7 +453,7 @@ static void spoiled(struct shelf *shelf, const char *sql, const char *wanted)
     assert_int_equal(check_one(shelf->store->db, &store_schema, CHECK_PAST, &err), 0);
 }
 
-SHELF_TEST(the_verification_finds_packs_that_contradict)
+SHELF_TEST(verify__finds_packs_that_contradict)
 {
     make_a_past(shelf);
     (void)(pack_all(shelf, 1000) + pack_all(shelf, 1));
@@ -482,7 +482,7 @@ SHELF_TEST(the_verification_finds_packs_that_contradict)
 }
 
 /* REST asks while the verifier has not found it yet. */
-SHELF_TEST(a_pack_that_cannot_be_read_is_an_error_for_who_asks)
+SHELF_TEST(history__reports_a_pack_that_cannot_be_read)
 {
     const struct store_history_query query = {.namespace = "two", .pod = "two-2"};
     CLEANUP(strbuf_done) struct strbuf text;
@@ -499,7 +499,7 @@ SHELF_TEST(a_pack_that_cannot_be_read_is_an_error_for_who_asks)
 }
 
 /* An allocation in two packs has one row. */
-SHELF_TEST(a_row_that_is_there_twice_is_given_once)
+SHELF_TEST(history__gives_a_row_in_two_packs_once)
 {
     CLEANUP(strbuf_done) struct strbuf before;
     CLEANUP(strbuf_done) struct strbuf after;

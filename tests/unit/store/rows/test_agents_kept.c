@@ -104,7 +104,7 @@ static void assert_remembered(struct store *store, const struct memory *should, 
 
 /* --- what is stored --- */
 
-SHELF_TEST(a_new_ledger_remembers_nothing)
+SHELF_TEST(agents_kept__is_empty_in_a_new_ledger)
 {
     CLEANUP(agents_freep) struct agents *agents = restored(shelf->store);
 
@@ -131,7 +131,7 @@ static void remember_some(struct shelf *shelf)
     remember(shelf, agents, 100, ARRAY_LEN(some));
 }
 
-SHELF_TEST(every_memory_is_restored)
+SHELF_TEST(agents_kept__restores_each_memory)
 {
     remember_some(shelf);
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
@@ -140,7 +140,7 @@ SHELF_TEST(every_memory_is_restored)
     assert_remembered(shelf->store, some, ARRAY_LEN(some)); /* as often as one likes */
 }
 
-SHELF_TEST(it_is_written_in_pieces_from_the_first_on)
+SHELF_TEST(agents_kept__writes_pieces_from_the_first_on)
 {
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
@@ -153,7 +153,7 @@ SHELF_TEST(it_is_written_in_pieces_from_the_first_on)
     assert_remembered(shelf->store, some, 3);
 }
 
-SHELF_TEST(the_longest_names_are_kept)
+SHELF_TEST(agents_kept__takes_the_longest_names)
 {
     char node[NAME_BYTES_MAX + 1];
     char uid[UID_BYTES_MAX + 1];
@@ -166,7 +166,7 @@ SHELF_TEST(the_longest_names_are_kept)
     assert_remembered(shelf->store, &longest, 1);
 }
 
-SHELF_TEST(a_ledger_in_memory_keeps_it_while_it_is_open)
+SHELF_TEST(agents_kept__works_in_a_ledger_in_memory)
 {
     shelf_close(shelf);
     shelf->rules.path = ":memory:";
@@ -176,7 +176,7 @@ SHELF_TEST(a_ledger_in_memory_keeps_it_while_it_is_open)
 }
 
 /* An agent whose Node was not shown yet leaves no memory. */
-SHELF_TEST(that_agents_were_seen_is_kept_by_itself)
+SHELF_TEST(agents_seen__is_kept_without_a_memory)
 {
     const struct pod pod = {.uid = "agent", .node = "n1", .is_agent = true, .is_ready = true};
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
@@ -195,7 +195,7 @@ SHELF_TEST(that_agents_were_seen_is_kept_by_itself)
 
 /* --- it is replaced --- */
 
-SHELF_TEST(a_later_memory_replaces_the_former)
+SHELF_TEST(agents_kept__replaces_the_former_memory)
 {
     static const struct memory one[] = {
         {"n2", "u1", true, false}, {"n2", "u1", false, true}, {"n2", "u1", true, false},
@@ -212,7 +212,7 @@ SHELF_TEST(a_later_memory_replaces_the_former)
     }
 }
 
-SHELF_TEST(a_node_that_is_gone_is_forgotten)
+SHELF_TEST(agents_kept__forgets_a_node_that_is_gone)
 {
     static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
@@ -232,7 +232,7 @@ SHELF_TEST(a_node_that_is_gone_is_forgotten)
     assert_sql(shelf, "SELECT has_agents FROM meta", 1);
 }
 
-SHELF_TEST(the_same_again_changes_nothing)
+SHELF_TEST(agents_kept__does_not_write_the_same_again)
 {
     struct store_facts before, after;
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
@@ -246,7 +246,7 @@ SHELF_TEST(the_same_again_changes_nothing)
     assert_int_equal(after.wal_bytes, before.wal_bytes);
 }
 
-SHELF_TEST(a_kill_and_a_backup_do_not_lose_it)
+SHELF_TEST(agents_kept__outlives_a_kill_and_a_backup)
 {
     struct shelf left;
     struct err err;
@@ -292,7 +292,7 @@ static void allow(struct shelf *shelf)
     shelf_run(shelf, "DROP TRIGGER odd");
 }
 
-SHELF_TEST(a_write_that_fails_keeps_the_former)
+SHELF_TEST(agents_kept__keeps_the_former_when_a_write_fails)
 {
     static const struct {
         const char *refusing;
@@ -323,7 +323,7 @@ SHELF_TEST(a_write_that_fails_keeps_the_former)
     assert_remembered(shelf->store, after, ARRAY_LEN(after));
 }
 
-SHELF_TEST(no_memory_is_stored_without_that_agents_were_seen)
+SHELF_TEST(agents_kept__stores_no_memory_without_agents_seen)
 {
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
@@ -338,7 +338,7 @@ SHELF_TEST(no_memory_is_stored_without_that_agents_were_seen)
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
 }
 
-SHELF_TEST(nothing_is_written_while_a_reader_holds_the_log)
+SHELF_TEST(agents_kept__writes_nothing_while_a_reader_holds_the_log)
 {
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
@@ -371,7 +371,7 @@ static void assert_reported(struct shelf *shelf, const char *what, const char *s
         assert_memory(agents, &left[i]);
 }
 
-SHELF_TEST(a_wrong_row_is_named_and_the_others_are_restored)
+SHELF_TEST(agents_kept__names_a_wrong_row_and_restores_the_others)
 {
     static const char name[] = "node: a name of 1 to 253 bytes would be right";
     static const struct {
@@ -404,7 +404,7 @@ SHELF_TEST(a_wrong_row_is_named_and_the_others_are_restored)
     assert_remembered(shelf->store, some, ARRAY_LEN(some));
 }
 
-SHELF_TEST(whether_agents_were_seen_is_read_with_care)
+SHELF_TEST(agents_seen__is_read_with_care)
 {
     static const char *const wrong[] = {
         "UPDATE meta SET has_agents = 2",
@@ -426,7 +426,7 @@ SHELF_TEST(whether_agents_were_seen_is_read_with_care)
     }
 }
 
-SHELF_TEST(the_first_of_several_wrong_values_is_reported)
+SHELF_TEST(agents_kept__reports_the_first_of_several_wrong_values)
 {
     remember_some(shelf);
     shelf_spoil(shelf, "UPDATE agent SET vouched = 2 WHERE node <> 'n2'");
@@ -436,7 +436,7 @@ SHELF_TEST(the_first_of_several_wrong_values_is_reported)
 }
 
 /* SQLite refuses a statement whose table or column is gone: that stands for a failing disk. */
-SHELF_TEST(what_cannot_be_read_leaves_agents_seen)
+SHELF_TEST(agents_seen__is_true_when_reading_fails)
 {
     static const struct {
         const char *sql;
@@ -469,7 +469,7 @@ SHELF_TEST(what_cannot_be_read_leaves_agents_seen)
     }
 }
 
-SHELF_TEST(a_value_that_was_never_written_is_mended)
+SHELF_TEST(agents_seen__is_mended_by_the_next_write)
 {
     shelf_spoil(shelf, "UPDATE meta SET has_agents = 2");
     assert_reported(shelf, "2", "table meta: has_agents: ", NULL, 0);
@@ -478,7 +478,7 @@ SHELF_TEST(a_value_that_was_never_written_is_mended)
 }
 
 /* The ledger opens, passes its checks, and the writer goes on. */
-SHELF_TEST(a_wrong_row_does_not_make_the_ledger_corrupt)
+SHELF_TEST(agents_kept__with_a_wrong_row_does_not_make_the_ledger_corrupt)
 {
     static const struct memory left[] = {{"n1", "u1", true, false}, {"n3", "u3", true, true}};
 
@@ -493,7 +493,7 @@ SHELF_TEST(a_wrong_row_does_not_make_the_ledger_corrupt)
     shelf_save_and_turn(shelf);
 }
 
-SHELF_TEST(it_is_no_part_of_who_holds_what)
+SHELF_TEST(agents_kept__is_no_part_of_the_ledger_state)
 {
     struct store_facts before, after;
     struct err err;

@@ -70,14 +70,14 @@ static void assert_refused(struct shelf *shelf, const char *says)
         fail_msg("%s", err.text);
 }
 
-SHELF_TEST(a_new_ledger_keeps_nothing)
+SHELF_TEST(kept_policy__is_absent_in_a_new_ledger)
 {
     assert_nothing_kept(shelf->path);
     forget(shelf);
     assert_nothing_kept(shelf->path);
 }
 
-SHELF_TEST(every_byte_is_kept_until_another_document_comes)
+SHELF_TEST(kept_policy__keeps_each_byte_until_another_document_comes)
 {
     char bytes[256];
 
@@ -98,7 +98,7 @@ SHELF_TEST(every_byte_is_kept_until_another_document_comes)
     assert_nothing_kept(shelf->path);
 }
 
-SHELF_TEST(the_same_document_changes_nothing)
+SHELF_TEST(kept_policy__does_not_write_the_same_document_again)
 {
     struct store_facts before, after;
     struct err err;
@@ -112,7 +112,7 @@ SHELF_TEST(the_same_document_changes_nothing)
     assert_int_equal(after.journal_rows, before.journal_rows);
 }
 
-SHELF_TEST(a_document_of_the_largest_size_is_kept)
+SHELF_TEST(kept_policy__takes_a_document_of_the_largest_size)
 {
     CLEANUP(xfreep) char *bytes = xmalloc(STORE_POLICY_BYTES_MAX);
 
@@ -122,7 +122,7 @@ SHELF_TEST(a_document_of_the_largest_size_is_kept)
     assert_kept(shelf->path, "/a.yaml", (struct text){bytes, STORE_POLICY_BYTES_MAX}, 1);
 }
 
-SHELF_TEST(a_kill_and_a_backup_do_not_lose_it)
+SHELF_TEST(kept_policy__outlives_a_kill_and_a_backup)
 {
     struct shelf left;
     struct err err;
@@ -140,7 +140,7 @@ SHELF_TEST(a_kill_and_a_backup_do_not_lose_it)
     shelf_done(&left);
 }
 
-SHELF_TEST(where_nothing_was_kept_nothing_is_found)
+SHELF_TEST(kept_policy__is_absent_without_a_file)
 {
     CLEANUP(strbuf_done) struct strbuf path;
 
@@ -151,14 +151,14 @@ SHELF_TEST(where_nothing_was_kept_nothing_is_found)
 }
 
 /* As an older version left it. */
-SHELF_TEST(without_the_table_nothing_is_found)
+SHELF_TEST(kept_policy__is_absent_without_its_table)
 {
     shelf_close(shelf);
     shelf_run(shelf, "DROP TABLE policy");
     assert_nothing_kept(shelf->path);
 }
 
-SHELF_TEST(reading_leaves_no_trace)
+SHELF_TEST(kept_policy__leaves_no_trace_of_reading)
 {
     keep(shelf, "/a.yaml", TEXT("b"), 1);
     shelf_close(shelf);
@@ -167,7 +167,7 @@ SHELF_TEST(reading_leaves_no_trace)
     assert_int_equal(shelf_files(shelf, ""), files);
 }
 
-SHELF_TEST(a_file_that_is_no_ledger_is_told)
+SHELF_TEST(kept_policy__refuses_a_file_that_is_no_ledger)
 {
     CLEANUP(arena_done) struct arena arena;
     struct store_policy is = {.name = "x"};
@@ -181,7 +181,7 @@ SHELF_TEST(a_file_that_is_no_ledger_is_told)
     assert_int_equal(store_kept_policy("", &arena, &is, &err), -ERR_INVALID);
 }
 
-SHELF_TEST(a_write_that_fails_keeps_the_former)
+SHELF_TEST(kept_policy__keeps_the_former_when_a_write_fails)
 {
     const struct store_policy other = {"/b.yaml", TEXT("c"), 2};
     struct err err;
@@ -196,7 +196,7 @@ SHELF_TEST(a_write_that_fails_keeps_the_former)
     assert_kept(shelf->path, "/b.yaml", TEXT("c"), 2);
 }
 
-SHELF_TEST(it_is_no_part_of_who_holds_what)
+SHELF_TEST(kept_policy__is_no_part_of_the_ledger_state)
 {
     struct err err;
 
@@ -205,7 +205,7 @@ SHELF_TEST(it_is_no_part_of_who_holds_what)
     assert_int_equal(store_verify(shelf->store, &err), 0);
 }
 
-SHELF_TEST(what_we_never_write_is_refused)
+SHELF_TEST(kept_policy__refuses_values_that_are_never_written)
 {
     shelf_spoil(shelf, "INSERT INTO policy VALUES (1, '/a', x'', 0)");
     assert_refused(shelf, "column document has a value");

@@ -99,7 +99,7 @@ static void assert_refused(struct shelf *shelf, const char *what, const char *sa
 
 /* --- what is stored --- */
 
-SHELF_TEST(a_new_ledger_has_learned_nothing)
+SHELF_TEST(learned__is_absent_in_a_new_ledger)
 {
     struct tally *tally = (struct tally *)shelf;
     int64_t until_ms;
@@ -109,7 +109,7 @@ SHELF_TEST(a_new_ledger_has_learned_nothing)
     assert_null(tally);
 }
 
-SHELF_TEST(what_was_learned_is_restored_in_its_order)
+SHELF_TEST(learned__restores_classes_in_their_order)
 {
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
@@ -120,7 +120,7 @@ SHELF_TEST(what_was_learned_is_restored_in_its_order)
     assert_learned(shelf->store, tally, 1793491200000); /* as often as one likes */
 }
 
-SHELF_TEST(a_kill_does_not_lose_it)
+SHELF_TEST(learned__outlives_a_kill)
 {
     struct shelf left;
     struct err err;
@@ -134,7 +134,7 @@ SHELF_TEST(a_kill_does_not_lose_it)
     shelf_done(&left);
 }
 
-SHELF_TEST(a_tally_that_was_restored_learns_on)
+SHELF_TEST(learned__restored_tally_goes_on_learning)
 {
     CLEANUP(tally_freep) struct tally *tally = a_tally();
     CLEANUP(tally_freep) struct tally *restored = NULL;
@@ -153,7 +153,7 @@ SHELF_TEST(a_tally_that_was_restored_learns_on)
     assert_learned(shelf->store, tally, 6);
 }
 
-SHELF_TEST(any_time_and_any_number_of_pods_is_kept)
+SHELF_TEST(learned__takes_any_time_and_number_of_pods)
 {
     static const int64_t number[] = {0, 1, INT64_MAX};
     static const int64_t time[] = {INT64_MIN, 0, INT64_MAX};
@@ -169,7 +169,7 @@ SHELF_TEST(any_time_and_any_number_of_pods_is_kept)
     }
 }
 
-SHELF_TEST(a_model_is_kept_to_the_letter)
+SHELF_TEST(learned__keeps_a_model_to_the_letter)
 {
     static const char *const odd[] = {
         "",           " ",       "\"",   "\\", "\\\"]", "[\"x\"]", "',--", "\x01\x1f\x7f",
@@ -196,7 +196,7 @@ SHELF_TEST(a_model_is_kept_to_the_letter)
     assert_learned(shelf->store, tally, 0);
 }
 
-SHELF_TEST(as_many_classes_as_there_can_be_are_kept)
+SHELF_TEST(learned__takes_as_many_classes_as_there_can_be)
 {
     CLEANUP(tally_freep) struct tally *tally = tally_new();
 
@@ -213,7 +213,7 @@ SHELF_TEST(as_many_classes_as_there_can_be_are_kept)
     assert_refused(shelf, "two more", "513 classes: 1 to 512 would be right");
 }
 
-SHELF_TEST(a_ledger_in_memory_keeps_it_while_it_is_open)
+SHELF_TEST(learned__works_in_a_ledger_in_memory)
 {
     CLEANUP(tally_freep) struct tally *tally = a_tally();
 
@@ -226,7 +226,7 @@ SHELF_TEST(a_ledger_in_memory_keeps_it_while_it_is_open)
 
 /* --- it is replaced --- */
 
-SHELF_TEST(what_is_learned_later_replaces_all_of_it)
+SHELF_TEST(learned__is_replaced_as_a_whole)
 {
     CLEANUP(tally_freep) struct tally *first = a_tally();
     CLEANUP(tally_freep) struct tally *second = tally_new();
@@ -240,7 +240,7 @@ SHELF_TEST(what_is_learned_later_replaces_all_of_it)
 }
 
 /* A trigger of ours stands for whatever makes SQLite refuse a row. */
-SHELF_TEST(a_write_that_fails_keeps_the_former)
+SHELF_TEST(learned__keeps_the_former_when_a_write_fails)
 {
     static const char *const refusing[] = {
         "CREATE TRIGGER odd BEFORE DELETE ON class BEGIN SELECT RAISE(ABORT, 'no'); END",
@@ -269,7 +269,7 @@ SHELF_TEST(a_write_that_fails_keeps_the_former)
     assert_learned(shelf->store, second, 2);
 }
 
-SHELF_TEST(nothing_is_learned_while_a_reader_holds_the_log)
+SHELF_TEST(learned__writes_nothing_while_a_reader_holds_the_log)
 {
     struct err err;
     CLEANUP(tally_freep) struct tally *first = a_tally();
@@ -283,7 +283,7 @@ SHELF_TEST(nothing_is_learned_while_a_reader_holds_the_log)
 
 /* --- it is input from outside --- */
 
-SHELF_TEST(a_row_that_no_tally_contains_is_named)
+SHELF_TEST(learned__names_a_row_that_no_tally_contains)
 {
     static const struct {
         const char *sql;
@@ -348,7 +348,7 @@ SHELF_TEST(a_row_that_no_tally_contains_is_named)
     }
 }
 
-SHELF_TEST(the_longest_models_are_kept)
+SHELF_TEST(learned__takes_the_longest_models)
 {
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = tally_new();
@@ -372,7 +372,7 @@ SHELF_TEST(the_longest_models_are_kept)
 }
 
 /* As many as 65536 bytes of JSON can name. */
-SHELF_TEST(the_most_models_are_kept)
+SHELF_TEST(learned__takes_the_most_models)
 {
     enum { MOST = (65536 - 1) / 3 };
     static const char *model[MOST];
@@ -387,7 +387,7 @@ SHELF_TEST(the_most_models_are_kept)
 }
 
 /* It orders placements only: nothing that holds a GPU depends on it. */
-SHELF_TEST(a_contradiction_in_it_does_not_make_the_ledger_corrupt)
+SHELF_TEST(learned__with_a_contradiction_does_not_make_the_ledger_corrupt)
 {
     static const char *const wrong[] = {
         "DELETE FROM learned",
@@ -413,7 +413,7 @@ SHELF_TEST(a_contradiction_in_it_does_not_make_the_ledger_corrupt)
 
 /* --- it is no part of the ledger's present --- */
 
-SHELF_TEST(the_journal_does_not_tell_of_it)
+SHELF_TEST(learned__is_not_in_the_journal)
 {
     CLEANUP(tally_freep) struct tally *tally = a_tally();
     struct store_facts before, after;
@@ -435,7 +435,7 @@ SHELF_TEST(the_journal_does_not_tell_of_it)
     assert_learned(shelf->store, tally, 1);
 }
 
-SHELF_TEST(the_comparison_with_memory_passes_it_over)
+SHELF_TEST(learned__is_not_compared_with_memory)
 {
     CLEANUP(tally_freep) struct tally *tally = a_tally();
     struct store_read *look = NULL;
@@ -454,7 +454,7 @@ SHELF_TEST(the_comparison_with_memory_passes_it_over)
     store_read_close(look);
 }
 
-SHELF_TEST(a_backup_contains_it)
+SHELF_TEST(learned__is_in_a_backup)
 {
     struct shelf copy;
     struct err err;
@@ -469,7 +469,7 @@ SHELF_TEST(a_backup_contains_it)
 }
 
 /* After a step of the transaction failed, the connection is free for the next batch. */
-SHELF_TEST(batches_go_on_after_it)
+SHELF_TEST(learned__failing_leaves_the_connection_to_batches)
 {
     struct err err;
     CLEANUP(tally_freep) struct tally *tally = a_tally();

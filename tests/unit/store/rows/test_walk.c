@@ -188,7 +188,7 @@ static void walk_on(struct walk *walk)
             fail_msg("the walk never met %s", command_name((enum command_kind)i));
 }
 
-TEST(disk_and_memory_agree_wherever_they_go)
+TEST(store__agrees_with_memory_on_a_random_walk)
 {
     static struct walk walk;
     const char *given = getenv("MILLIGPU_SEED");

@@ -13,7 +13,7 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-SHELF_TEST(a_new_file_is_ours_and_empty)
+SHELF_TEST(new_file__has_our_id_and_is_empty)
 {
     shelf_turn(shelf);
     assert_sql(shelf, "PRAGMA application_id", 0x6d475055);
@@ -21,7 +21,7 @@ SHELF_TEST(a_new_file_is_ours_and_empty)
     assert_sql(shelf, "SELECT count(*) FROM journal", 0);
 }
 
-SHELF_TEST(the_writer_uses_a_log_and_leaves_one_file)
+SHELF_TEST(writer__uses_a_log_and_leaves_one_file)
 {
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
@@ -33,7 +33,7 @@ SHELF_TEST(the_writer_uses_a_log_and_leaves_one_file)
 }
 
 /* Every kind of command, each loaded back. */
-SHELF_TEST(every_command_comes_back)
+SHELF_TEST(load__returns_each_command)
 {
     bool seen[COMMANDS] = {false};
     struct pod *pod = core_pod(core, "seen", "n1");
@@ -93,7 +93,7 @@ SHELF_TEST(every_command_comes_back)
     assert_sql(shelf, "SELECT max(seq) = 16 AND count(*) = 16 FROM journal", 1);
 }
 
-SHELF_TEST(what_is_linked_comes_back)
+SHELF_TEST(load__returns_nvlink_peers)
 {
     static const struct core_gpu linked[] = {{.id = "GPU-a", .index = 0, .socket = 1, .peers = 4},
                                              {.id = "GPU-b", .index = 1, .socket = 1},
@@ -124,7 +124,7 @@ SHELF_TEST(what_is_linked_comes_back)
     assert_sql(shelf, "SELECT sum(peers) FROM gpu", 0);
 }
 
-SHELF_TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to)
+SHELF_TEST(load__returns_requested_beside_granted_milli)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
@@ -151,7 +151,7 @@ SHELF_TEST(what_was_asked_for_comes_back_beside_what_it_was_raised_to)
         1);
 }
 
-SHELF_TEST(what_a_node_showed_first_comes_back)
+SHELF_TEST(load__returns_claims_of_gpus)
 {
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_a100, 2);
@@ -199,7 +199,7 @@ static void raise_version(struct shelf *shelf, const char *uid, uint64_t version
     change_done(&change);
 }
 
-SHELF_TEST(the_version_of_a_binding_is_the_reservations)
+SHELF_TEST(binding_version__is_that_of_the_reservation)
 {
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "600"), VERDICT_OK);
@@ -243,7 +243,7 @@ static void assert_journal(struct shelf *shelf, const struct journal_fact *facts
     }
 }
 
-SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
+SHELF_TEST(journal__has_the_command_and_its_result)
 {
     (void)core_node(core, "n1", two_a100, 2);
     const struct command reserve = {.kind = COMMAND_RESERVE,
@@ -276,7 +276,7 @@ SHELF_TEST(the_journal_says_what_was_asked_and_what_came_of_it)
 }
 
 /* Shares never change, so that only the entry of their beginning has them. */
-SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
+SHELF_TEST(journal_step__has_the_change_and_the_pod)
 {
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
@@ -298,7 +298,7 @@ SHELF_TEST(a_step_tells_what_it_changed_and_of_whom)
 }
 
 /* A batch of three, the middle one of which contradicts the database. */
-SHELF_TEST(a_write_that_fails_is_rolled_back_alone)
+SHELF_TEST(failed_write__is_rolled_back_alone)
 {
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -324,7 +324,7 @@ SHELF_TEST(a_write_that_fails_is_rolled_back_alone)
     assert_sql(shelf, "SELECT state = 'bound' FROM allocation", 1);
 }
 
-SHELF_TEST(a_change_of_something_unknown_is_refused)
+SHELF_TEST(write__of_an_unknown_allocation_is_refused)
 {
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -340,7 +340,7 @@ SHELF_TEST(a_change_of_something_unknown_is_refused)
 }
 
 /* A row in another state or on another node is refused just like a missing one. */
-SHELF_TEST(a_change_of_something_that_is_otherwise_is_refused)
+SHELF_TEST(write__of_an_allocation_that_differs_is_refused)
 {
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -363,7 +363,7 @@ SHELF_TEST(a_change_of_something_that_is_otherwise_is_refused)
     assert_sql(shelf, "SELECT count(*) FROM journal", 3);
 }
 
-SHELF_TEST(a_batch_rolled_back_leaves_nothing)
+SHELF_TEST(rollback__leaves_nothing)
 {
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -385,7 +385,7 @@ SHELF_TEST(a_batch_rolled_back_leaves_nothing)
     shelf_turn(shelf);
 }
 
-SHELF_TEST(closing_within_a_batch_drops_it)
+SHELF_TEST(close__within_a_batch_drops_it)
 {
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
@@ -396,7 +396,7 @@ SHELF_TEST(closing_within_a_batch_drops_it)
 }
 
 /* One batch was committed, another half written: nothing of the second remains. */
-SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
+SHELF_TEST(kill__keeps_committed_batches_only)
 {
     struct err err;
     shelf_close(shelf);
@@ -421,7 +421,7 @@ SHELF_TEST(a_kill_keeps_what_was_committed_and_nothing_else)
     shelf_turn(shelf);
 }
 
-SHELF_TEST(a_ledger_in_memory_is_a_ledger)
+SHELF_TEST(ledger_in_memory__is_a_ledger)
 {
     struct store_facts facts;
     struct err err;
@@ -527,7 +527,7 @@ static bool elsewhere_aborts(struct shelf *shelf, enum call call)
 }
 
 /* All use the connection that writes, so another thread would find or leave half a batch. */
-SHELF_TEST(only_the_thread_that_wrote_first_may_write)
+SHELF_TEST(writer__is_the_first_thread_that_wrote)
 {
     struct err err;
     static const enum call at_start[] = {WHOSE, LOAD, LEARNED, IDLE, AGENTS};

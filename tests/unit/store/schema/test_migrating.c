@@ -202,12 +202,12 @@ static void cut_everywhere(enum disk_loss loss)
         }
 }
 
-TEST(a_kill_leaves_the_old_ledger_or_the_new_one)
+TEST(migration__killed_leaves_the_old_ledger_or_the_new_one)
 {
     cut_everywhere(DISK_KEEPS_ALL);
 }
 
-TEST(a_power_cut_leaves_the_old_ledger_or_the_new_one)
+TEST(migration__without_power_leaves_the_old_ledger_or_the_new_one)
 {
     cut_everywhere(DISK_KEEPS_NONE);
     cut_everywhere(DISK_KEEPS_SOME);
@@ -231,7 +231,7 @@ static bool full(uint32_t version, uint64_t n)
     return hit;
 }
 
-TEST(a_full_disk_leaves_the_old_ledger)
+TEST(migration__on_a_full_disk_leaves_the_old_ledger)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
         uint64_t n = 1;

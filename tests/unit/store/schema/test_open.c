@@ -47,7 +47,7 @@ static void spoil(const struct shelf *shelf, const char *sql)
         fail_msg("%d for %s", rc, sql);
 }
 
-FIXTURE_TEST(two_cannot_open_one_file)
+FIXTURE_TEST(open__is_refused_for_a_ledger_in_use)
 {
     struct store *second = NULL;
     struct err err;
@@ -68,7 +68,7 @@ FIXTURE_TEST(two_cannot_open_one_file)
     shelf_same(shelf);
 }
 
-FIXTURE_TEST(another_clusters_ledger_is_refused)
+FIXTURE_TEST(cluster__of_another_ledger_is_refused)
 {
     struct err err;
     shelf_open(shelf);
@@ -82,7 +82,7 @@ FIXTURE_TEST(another_clusters_ledger_is_refused)
     assert_int_equal(store_set_cluster(shelf->store, "cluster-one", &err), 0);
 }
 
-FIXTURE_TEST(an_empty_file_will_do)
+FIXTURE_TEST(open__takes_an_empty_file)
 {
     put_file(shelf->path, "", 0);
     shelf_open(shelf);
@@ -95,7 +95,7 @@ FIXTURE_TEST(an_empty_file_will_do)
     shelf_turn(shelf);
 }
 
-FIXTURE_TEST(what_is_not_ours_stays_untouched)
+FIXTURE_TEST(open__leaves_a_foreign_file_untouched)
 {
     static const char letter[] = "Dear Sir or Madam, this is no database at all.\n";
     struct stat before, after;
@@ -118,7 +118,7 @@ FIXTURE_TEST(what_is_not_ours_stays_untouched)
     assert_int_equal(shelf_files(shelf, "corrupt"), 0);
 }
 
-FIXTURE_TEST(a_newer_ledger_is_refused)
+FIXTURE_TEST(open__refuses_a_newer_ledger)
 {
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
@@ -129,7 +129,7 @@ FIXTURE_TEST(a_newer_ledger_is_refused)
     shelf_same(shelf);
 }
 
-FIXTURE_TEST(places_that_will_not_do_are_named)
+FIXTURE_TEST(open__names_a_path_that_cannot_be_used)
 {
     char path[160];
     shelf->rules.path = path;
@@ -153,7 +153,7 @@ FIXTURE_TEST(places_that_will_not_do_are_named)
     (void)unlink(lock); /* left because a folder was opened as a ledger */
 }
 
-FIXTURE_TEST(halves_and_scratches_are_seen)
+FIXTURE_TEST(open__finds_a_cut_or_scratched_file)
 {
     fill(shelf);
     size_t size = 0;
@@ -187,7 +187,7 @@ FIXTURE_TEST(halves_and_scratches_are_seen)
     shelf_same(shelf);
 }
 
-FIXTURE_TEST(tables_that_are_not_quite_ours_are_seen)
+FIXTURE_TEST(open__finds_tables_that_differ)
 {
     static const char *const spoilt[] = {
         "DROP TRIGGER charge_within",
@@ -204,7 +204,7 @@ FIXTURE_TEST(tables_that_are_not_quite_ours_are_seen)
     }
 }
 
-FIXTURE_TEST(rows_that_contradict_each_other_are_seen)
+FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
 {
     static const struct {
         const char *sql;
@@ -251,7 +251,7 @@ FIXTURE_TEST(rows_that_contradict_each_other_are_seen)
 }
 
 /* Two nodes may use one name for two GPUs. */
-FIXTURE_TEST(a_name_of_another_nodes_gpu_is_no_contradiction)
+FIXTURE_TEST(open__takes_a_gpu_name_of_another_node)
 {
     fill(shelf);
     spoil(shelf, "INSERT INTO node VALUES ('n2', 'u', 'none', 'none', '', 0, 0);"
@@ -262,7 +262,7 @@ FIXTURE_TEST(a_name_of_another_nodes_gpu_is_no_contradiction)
 }
 
 /* Only the slow verification looks at this. */
-FIXTURE_TEST(a_past_that_contradicts_itself_is_seen)
+FIXTURE_TEST(verify__finds_a_history_that_contradicts_itself)
 {
     static const struct {
         const char *sql;
@@ -296,7 +296,7 @@ FIXTURE_TEST(a_past_that_contradicts_itself_is_seen)
     }
 }
 
-FIXTURE_TEST(a_corrupt_file_is_moved_aside_when_so_configured)
+FIXTURE_TEST(open__moves_a_corrupt_file_aside_if_configured)
 {
     struct err err;
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
@@ -346,7 +346,7 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
     return failed;
 }
 
-FIXTURE_TEST(an_older_ledger_is_migrated_after_a_copy)
+FIXTURE_TEST(migration__copies_the_older_ledger_first)
 {
     const struct store_migration step = {.from = 8, .sql = more_things};
     struct store *store = NULL;
@@ -365,7 +365,7 @@ FIXTURE_TEST(an_older_ledger_is_migrated_after_a_copy)
     assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
 }
 
-FIXTURE_TEST(a_migration_that_fails_leaves_the_old_version)
+FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
 {
     struct store *store = NULL;
     struct err err;
@@ -389,7 +389,7 @@ FIXTURE_TEST(a_migration_that_fails_leaves_the_old_version)
     shelf_same(shelf);
 }
 
-FIXTURE_TEST(no_way_from_that_version)
+FIXTURE_TEST(migration__from_an_unknown_version_is_refused)
 {
     struct store *store = NULL;
     struct err err;
@@ -416,7 +416,7 @@ static void make_folder(const struct shelf *shelf, const char *name)
     assert_int_equal(mkdir(path, 0700), 0);
 }
 
-FIXTURE_TEST(copies_that_nobody_finished_are_swept_away)
+FIXTURE_TEST(open__removes_unfinished_copies)
 {
     fill(shelf);
     make_file(shelf, "ledger.db.v1-20260102T030405Z.part-AbCd12");
@@ -432,7 +432,7 @@ FIXTURE_TEST(copies_that_nobody_finished_are_swept_away)
     shelf_same(shelf);
 }
 
-FIXTURE_TEST(whole_copies_and_what_others_made_stay)
+FIXTURE_TEST(open__keeps_whole_copies_and_foreign_files)
 {
     static const char *const files[] = {
         "ledger.db.v1-20260102T030405Z",

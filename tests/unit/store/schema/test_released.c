@@ -74,7 +74,7 @@ static void what_its_text_says_is_kept(uint32_t version, const char *form)
     shelf_done(&shelf);
 }
 
-TEST(every_released_version_keeps_its_rows_history_and_journal)
+TEST(released__keeps_its_rows_history_and_journal)
 {
     for (uint32_t version = 1; version < store_schema.version; version++)
         for (size_t i = 0; i < ARRAY_LEN(released_forms); i++)
@@ -96,7 +96,7 @@ static unsigned ask_history(struct shelf *shelf, const struct store_history_quer
     return rows;
 }
 
-TEST(every_released_version_still_answers_who_held_what_when)
+TEST(released__answers_which_pod_held_a_gpu_when)
 {
     static const unsigned rows[] = {
         0,  15, 16, 16,
@@ -118,7 +118,7 @@ TEST(every_released_version_still_answers_who_held_what_when)
 }
 
 /* Load it, grant once more, advance one row of each kind, and load again. */
-TEST(every_released_version_goes_on_from_there)
+TEST(released__goes_on_from_its_state)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
@@ -139,7 +139,7 @@ TEST(every_released_version_goes_on_from_there)
     }
 }
 
-TEST(its_rows_know_no_version_of_a_binding)
+TEST(released__has_no_binding_versions_before_they_were_kept)
 {
     struct shelf shelf;
     char was[128];
@@ -151,7 +151,7 @@ TEST(its_rows_know_no_version_of_a_binding)
 }
 
 /* Before version 3 nothing was learned, and before version 8 nothing was remembered of agents. */
-TEST(every_released_version_knows_no_workload_and_no_agents_that_it_could_not_store)
+TEST(released__has_no_workload_and_no_agents_before_they_were_kept)
 {
     static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
     for (uint32_t version = 1; version < store_schema.version; version++) {
@@ -175,7 +175,7 @@ TEST(every_released_version_knows_no_workload_and_no_agents_that_it_could_not_st
 }
 
 /* Modified tables stay refused; a new version does not repair them. */
-TEST(a_changed_one_is_not_migrated)
+TEST(released__with_changed_tables_is_not_migrated)
 {
     struct shelf shelf;
     struct err err;
@@ -204,7 +204,7 @@ static void take_check(void *user, enum store_check check, const char *wrong)
                        wrong);
 }
 
-TEST(every_released_version_is_verified_and_left_as_it_is)
+TEST(released__is_verified_and_left_as_it_is)
 {
     for (uint32_t version = 1; version < store_schema.version; version++)
         for (size_t i = 0; i < ARRAY_LEN(released_forms); i++) {
@@ -226,7 +226,7 @@ TEST(every_released_version_is_verified_and_left_as_it_is)
         }
 }
 
-TEST(what_is_wrong_with_an_old_one_is_found_before_it_is_migrated)
+TEST(released__damage_is_found_before_migration)
 {
     static const struct {
         const char *sql, *found;
@@ -253,7 +253,7 @@ TEST(what_is_wrong_with_an_old_one_is_found_before_it_is_migrated)
     }
 }
 
-TEST(pages_of_an_old_one_that_are_damaged_are_said_first)
+TEST(released__damaged_pages_are_reported_first)
 {
     struct shelf shelf;
     struct err err;
@@ -274,7 +274,7 @@ TEST(pages_of_an_old_one_that_are_damaged_are_said_first)
 }
 
 /* Back to an older milligpu: its own copy takes the place of the migrated ledger, as it was. */
-TEST(the_copy_before_a_migration_can_be_put_back)
+TEST(released__copy_before_migration_can_be_restored)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;

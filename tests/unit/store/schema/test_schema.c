@@ -287,7 +287,7 @@ static void try_all(sqlite3 *db, size_t t, size_t c, const char *values,
     }
 }
 
-FIXTURE_TEST(every_column_keeps_to_its_bounds)
+FIXTURE_TEST(column__keeps_to_its_bounds)
 {
     for (size_t t = 0; t < ARRAY_LEN(table); t++)
         for (size_t c = 0; c < table[t].columns; c++) {
@@ -300,7 +300,7 @@ FIXTURE_TEST(every_column_keeps_to_its_bounds)
  * Rows
  */
 
-FIXTURE_TEST(an_allocation_does_not_contradict_itself)
+FIXTURE_TEST(allocation_row__does_not_contradict_itself)
 {
     allowed(db, POD("9", "z", "n1", "reserved", "granted"));
     forbidden(db, POD("9", "z", "n1", "reserved", "observed"));
@@ -310,7 +310,7 @@ FIXTURE_TEST(an_allocation_does_not_contradict_itself)
     forbidden(db, "UPDATE allocation SET in_doubt = 1 WHERE id = 1");
 }
 
-FIXTURE_TEST(a_pod_has_one_live_allocation)
+FIXTURE_TEST(allocation_row__is_live_once_for_a_pod)
 {
     forbidden(db, POD("9", "a", "n2", "bound", "observed"));
     allowed(db, POD("9", "old", "n1", "bound", "observed"));
@@ -318,7 +318,7 @@ FIXTURE_TEST(a_pod_has_one_live_allocation)
     allowed(db, POD("9", "a", "n1", "released", "observed"));
 }
 
-FIXTURE_TEST(a_node_stays_for_as_long_as_a_pod_lives_there)
+FIXTURE_TEST(node_row__stays_while_a_pod_lives_there)
 {
     forbidden(db, "DELETE FROM node WHERE name = 'n2'");
     forbidden(db, POD("9", "z", "n9", "bound", "observed"));
@@ -337,7 +337,7 @@ FIXTURE_TEST(a_node_stays_for_as_long_as_a_pod_lives_there)
 #define GRANT    POD("9", "z", "n1", "bound", "granted") "INSERT INTO charge VALUES (9, "
 #define OBSERVED POD("9", "z", "n1", "bound", "observed") "INSERT INTO charge VALUES (9, "
 
-FIXTURE_TEST(a_grant_fits_to_the_last_thousandth_and_mib)
+FIXTURE_TEST(grant_row__fits_to_the_last_thousandth_and_mib)
 {
     allowed(db, GRANT "'GPU-a', 0, 'n1', 400, 400, 1)");
     forbidden(db, GRANT "'GPU-a', 0, 'n1', 401, 400, 1)");
@@ -356,7 +356,7 @@ FIXTURE_TEST(a_grant_fits_to_the_last_thousandth_and_mib)
               "UPDATE gpu SET mib = 1 WHERE id = 'GPU-e';" GRANT "'GPU-e', 0, 'n1', 900, 2, 1)");
 }
 
-FIXTURE_TEST(what_the_cluster_imposes_may_go_beyond)
+FIXTURE_TEST(observed_row__may_exceed_the_gpu)
 {
     allowed(db, OBSERVED "'GPU-a', 0, 'n1', 9999, 9999, 1)");
     /* After that, nothing more is granted there. */
@@ -366,7 +366,7 @@ FIXTURE_TEST(what_the_cluster_imposes_may_go_beyond)
                                                       " 'n1', 1, 0, 1)");
 }
 
-FIXTURE_TEST(nothing_is_granted_of_a_closed_gpu)
+FIXTURE_TEST(grant_row__is_refused_on_a_closed_gpu)
 {
     static const char *const flags[] = {"1", "2", "4", "8"};
     char sql[1024];
@@ -380,7 +380,7 @@ FIXTURE_TEST(nothing_is_granted_of_a_closed_gpu)
     }
 }
 
-FIXTURE_TEST(a_charge_names_a_gpu_of_its_allocations_node)
+FIXTURE_TEST(charge_row__names_a_gpu_of_its_node)
 {
     forbidden(db, OBSERVED "'GPU-c', 0, 'n1', 1, 0, 1)");
     forbidden(db, OBSERVED "'GPU-c', 0, 'n2', 1, 0, 1)");
@@ -395,7 +395,7 @@ FIXTURE_TEST(a_charge_names_a_gpu_of_its_allocations_node)
  * What happened stays
  */
 
-FIXTURE_TEST(charges_and_shares_never_change)
+FIXTURE_TEST(charge_row__never_changes)
 {
     forbidden(db, "UPDATE charge SET allocation = 2 WHERE allocation = 1");
     forbidden(db, "UPDATE charge SET gpu = 'n1/gpu-0' WHERE allocation = 1");
@@ -409,7 +409,7 @@ FIXTURE_TEST(charges_and_shares_never_change)
     forbidden(db, "UPDATE share SET milli = 1 WHERE allocation = 1");
 }
 
-FIXTURE_TEST(charges_and_shares_go_with_their_allocation_only)
+FIXTURE_TEST(charge_row__goes_with_its_allocation_only)
 {
     forbidden(db, "DELETE FROM charge WHERE allocation = 3");
     forbidden(db, "DELETE FROM share WHERE allocation = 3");
@@ -422,7 +422,7 @@ FIXTURE_TEST(charges_and_shares_go_with_their_allocation_only)
     assert_counts(db, "SELECT count(*) FROM charge", 4);
 }
 
-FIXTURE_TEST(an_allocation_goes_forward_and_never_moves)
+FIXTURE_TEST(allocation_row__goes_forward_and_never_moves)
 {
     forbidden(db, "UPDATE allocation SET id = 99 WHERE id = 2");
     forbidden(db, "UPDATE allocation SET uid = 'y' WHERE id = 2");
@@ -438,7 +438,7 @@ FIXTURE_TEST(an_allocation_goes_forward_and_never_moves)
     allowed(db, "UPDATE allocation SET state = 'released' WHERE id = 5");
 }
 
-FIXTURE_TEST(a_uuid_is_claimed_once_and_with_its_node)
+FIXTURE_TEST(claim_row__is_unique_and_goes_with_its_node)
 {
     must_do(db, "INSERT INTO claim VALUES ('GPU-x', 'n3')");
     forbidden(db, "INSERT INTO claim VALUES ('GPU-x', 'n3')");
@@ -447,7 +447,7 @@ FIXTURE_TEST(a_uuid_is_claimed_once_and_with_its_node)
     assert_counts(db, "SELECT count(*) FROM claim", 0);
 }
 
-FIXTURE_TEST(the_version_of_a_grant_only_rises)
+FIXTURE_TEST(version_column__only_rises_and_only_in_a_grant)
 {
     assert_counts(db, "SELECT sum(version) FROM allocation", 0);
     forbidden(db, "UPDATE allocation SET version = -1 WHERE id = 5");
@@ -462,7 +462,7 @@ FIXTURE_TEST(the_version_of_a_grant_only_rises)
     allowed(db, "UPDATE allocation SET version = 8, state = 'bound' WHERE id = 5");
 }
 
-FIXTURE_TEST(a_release_frees_its_own_charges)
+FIXTURE_TEST(release__frees_its_own_charges)
 {
     must_do(db, "UPDATE allocation SET state = 'bound' WHERE id = 5");
     assert_counts(db, "SELECT count(*) FROM charge WHERE live = 1", 4);
@@ -471,7 +471,7 @@ FIXTURE_TEST(a_release_frees_its_own_charges)
     assert_counts(db, "SELECT count(*) FROM charge WHERE live = 1", 3);
 }
 
-FIXTURE_TEST(a_charged_gpu_stays_under_one_of_its_names)
+FIXTURE_TEST(gpu_row__stays_while_it_is_charged_by_one_of_its_names)
 {
     forbidden(db, "DELETE FROM gpu WHERE node = 'n1' AND id = 'GPU-a'");
     forbidden(db, "DELETE FROM gpu WHERE node = 'n2' AND id = 'GPU-a'");
@@ -493,7 +493,7 @@ FIXTURE_TEST(a_charged_gpu_stays_under_one_of_its_names)
 }
 
 /* A row that remembers nothing is not kept, and a Node without GPUs is still remembered. */
-FIXTURE_TEST(what_is_remembered_of_an_agent_does_not_need_its_node)
+FIXTURE_TEST(agent_row__does_not_need_its_node)
 {
     allowed(db, "INSERT INTO agent VALUES ('n9', 'u9', 1, 0)");
     allowed(db, "INSERT INTO agent VALUES ('n9', '', 0, 1)");
@@ -504,7 +504,7 @@ FIXTURE_TEST(what_is_remembered_of_an_agent_does_not_need_its_node)
     assert_counts(db, "SELECT count(*) FROM agent WHERE node = 'n3'", 1);
 }
 
-FIXTURE_TEST(the_journal_is_only_folded)
+FIXTURE_TEST(journal_row__goes_by_folding_only)
 {
     forbidden(db, "UPDATE journal SET at = 1 WHERE seq = 3");
     forbidden(db, "DELETE FROM journal WHERE seq = 4");

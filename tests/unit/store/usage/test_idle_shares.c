@@ -92,7 +92,7 @@ static void assert_stored(struct shelf *shelf, int64_t should_ms, const char *sh
     assert_int_equal(reported_ms, should_ms);
 }
 
-FIXTURE_TEST(what_is_set_is_read_back_by_node)
+FIXTURE_TEST(idle_shares__are_read_back_by_node)
 {
     assert_stored(shelf, 0, "");
     set(shelf, "a0 5, b0 7, b1 8", 0);
@@ -110,7 +110,7 @@ FIXTURE_TEST(what_is_set_is_read_back_by_node)
     assert_sql(shelf, "SELECT count(*) FROM reported", 1);
 }
 
-FIXTURE_TEST(it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share)
+FIXTURE_TEST(idle_share__belongs_to_its_pod_in_equal_shares)
 {
     struct core_fixture *core = &shelf->core;
 
@@ -125,7 +125,7 @@ FIXTURE_TEST(it_is_said_of_one_pod_and_not_of_its_neighbor_in_an_equal_share)
     assert_stored(shelf, 100, "n2/d/c0/GPU-c 6\n");
 }
 
-FIXTURE_TEST(a_node_of_which_nobody_knows_loses_its_rows_first)
+FIXTURE_TEST(idle_shares__of_an_unknown_node_are_removed_first)
 {
     set(shelf, "a0 5, a1 6, b0 7", 100);
     set(shelf, "a1 8, n2", 0);
@@ -134,7 +134,7 @@ FIXTURE_TEST(a_node_of_which_nobody_knows_loses_its_rows_first)
     assert_stored(shelf, 100, "n2/a/c1/GPU-c 8\n");
 }
 
-FIXTURE_TEST(it_goes_with_its_allocation_and_never_outlives_it)
+FIXTURE_TEST(idle_share__goes_with_its_allocation)
 {
     set(shelf, "a0 5, b0 7", 100);
     assert_int_equal(core_step(&shelf->core, COMMAND_RELEASE, "a"), VERDICT_OK);
@@ -165,7 +165,7 @@ FIXTURE_TEST(it_goes_with_its_allocation_and_never_outlives_it)
 }
 
 /* Of several rows the last fails: nothing is there, neither of what was measured. */
-FIXTURE_TEST(what_failed_is_not_set_at_all)
+FIXTURE_TEST(idle_shares__that_fail_are_not_set_at_all)
 {
     static const char *const refusing[] = {
         ("CREATE TRIGGER odd BEFORE INSERT ON idle WHEN NEW.container = 'c1'"
@@ -190,7 +190,7 @@ FIXTURE_TEST(what_failed_is_not_set_at_all)
     assert_stored(shelf, 0, "n1/b/c0/GPU-a 7\n");
 }
 
-FIXTURE_TEST(what_cannot_be_is_refused_with_the_table)
+FIXTURE_TEST(idle_shares__refuse_impossible_values_with_the_table)
 {
     int64_t reported_ms;
     struct err err;

@@ -53,7 +53,7 @@ static void assert_told(struct shelf *shelf, int64_t since_ms, int64_t now_ms, c
     assert_string_equal(is.data != NULL ? is.data : "", should);
 }
 
-SHELF_TEST(sums_add_up_by_namespace_and_model)
+SHELF_TEST(measured_hours__add_up_by_namespace_and_model)
 {
     assert_told(shelf, 0, 100 * hour, "");
     measure(shelf, 7, "b", "T4");
@@ -71,7 +71,7 @@ SHELF_TEST(sums_add_up_by_namespace_and_model)
     assert_sql(shelf, "SELECT count(*) FROM measured", 5);
 }
 
-SHELF_TEST(a_time_begins_and_ends_where_it_is_asked)
+SHELF_TEST(measured_hours__are_cut_at_the_times_asked_for)
 {
     measure(shelf, 7, "a", "T4");
     measure(shelf, 8, "a", "T4");
@@ -88,7 +88,7 @@ SHELF_TEST(a_time_begins_and_ends_where_it_is_asked)
     assert_told(shelf, 9 * hour - 1, 99 * hour, "a/T4 0/0 0/0\n");
 }
 
-SHELF_TEST(beyond_the_rows_of_an_hour_all_go_into_one)
+SHELF_TEST(measured_hours__beyond_the_rows_of_an_hour_are_one_row)
 {
     struct store_measured row[64];
     char name[64][16];
@@ -115,7 +115,7 @@ SHELF_TEST(beyond_the_rows_of_an_hour_all_go_into_one)
 }
 
 /* Of several rows the last fails: the first is not there either, and all can be added again. */
-SHELF_TEST(what_failed_is_not_added_at_all)
+SHELF_TEST(measured_hours__that_fail_are_not_added_at_all)
 {
     const struct store_measured row[] = {row_of(7, "a", "T4"), row_of(7, "b", "T4")};
     const struct store_chunk both = {.row = row, .rows = 2};
@@ -140,7 +140,7 @@ SHELF_TEST(what_failed_is_not_added_at_all)
                 "a/T4 72000/720000 144000/1440000\nb/T4 72000/720000 144000/1440000\n");
 }
 
-SHELF_TEST(it_ages_with_the_history)
+SHELF_TEST(measured_hours__age_with_the_history)
 {
     shelf_close(shelf);
     shelf->rules.retention_days = 30;
@@ -164,7 +164,7 @@ SHELF_TEST(it_ages_with_the_history)
 }
 
 /* A file whose sums are beyond all bounds says so when it is asked, and grants go on. */
-SHELF_TEST(the_checks_of_the_ledger_do_not_look_at_it)
+SHELF_TEST(measured_hours__are_no_part_of_the_ledger_checks)
 {
     struct err err;
 

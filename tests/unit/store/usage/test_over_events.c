@@ -56,7 +56,7 @@ static void says(const struct shelf *shelf, const char *pod, const char *wanted)
     strbuf_done(&text);
 }
 
-SHELF_TEST(they_are_told_newest_first_and_of_pods_of_the_name_alone)
+SHELF_TEST(over_events__come_newest_first_for_pods_of_the_name)
 {
     const struct command seen = over("u1", "web", "seen", 6000);
     const struct command killed = over("u1", "web", "killed", 0);
@@ -81,7 +81,7 @@ SHELF_TEST(they_are_told_newest_first_and_of_pods_of_the_name_alone)
     says(shelf, "we", "");
 }
 
-SHELF_TEST(what_is_no_json_is_no_entry_and_what_was_never_written_is_an_error)
+SHELF_TEST(over_events__leave_out_no_json_and_refuse_impossible_entries)
 {
     const struct command seen = over("u1", "web", "seen", 6000);
     const struct store_over_events_query query = {.namespace = "default", .pod = "web"};
