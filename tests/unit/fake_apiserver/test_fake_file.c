@@ -234,7 +234,7 @@ FIXTURE_TEST(cluster_file__with_an_alias_or_deep_nesting_is_refused)
     "\",\"annotations\":{\"k\":\"a\\u0000b\"}},\"spec\":{\"nodeName\":\"" node                     \
     "\",\"schedulerName\":\"" scheduler "\"}}]}"
 
-/* The API server accepts it in an annotation, and the file holds what the API server shows. */
+/* The API server accepts a NUL in an annotation, and the file is a copy of its objects. */
 FIXTURE_TEST(cluster_file__may_have_a_nul_where_the_api_server_accepts_it)
 {
     refuses(ODD_POD("p\\u0000", "n1", "s"), "metadata.name: must not hold a NUL");

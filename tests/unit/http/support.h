@@ -5,7 +5,7 @@
  *   /about   method, path, query a, header X-Test, host as lines
  *   /later   answered by another thread after a while
  *   /race    answered by another thread at once: before or after the handler returned
- *   /file    what is in site->file
+ *   /file    the bytes of site->file
  *   /hold    not answered before site_release()
  *   else     404
  */
@@ -34,7 +34,7 @@ struct site {
     atomic_bool racer_ends;
     atomic_bool linger_ends; /* /linger answers once this is set */
     struct http_call *_Atomic race;
-    atomic_int file; /* what /file answers with, once */
+    atomic_int file; /* the answer of /file, once */
 };
 
 /* The usual rules; change site->rules, then site_start(). */

@@ -1,5 +1,5 @@
 /*
- * support_visit - one site, and what it answered last.
+ * support_visit - one site, and its last answer.
  */
 #ifndef MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_VISIT_H
 #define MILLIGPU_TESTS_UNIT_HTTP_SUPPORT_VISIT_H

@@ -1,4 +1,4 @@
-/* Which connections are admitted, which give way, and whose bodies do. */
+/* Limits of connections and bodies: admission, and the choice of those to close. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -195,7 +195,8 @@ SITE_TEST(address__has_a_limit_of_its_own)
     client_send(third, HOLD);
     assert_true(site_await_held(&site, 2));
     const int fourth = open_from(1);
-    assert_true(is_closed(fourth)); /* its own are busy; nobody else gives way for it */
+    assert_true(
+        is_closed(fourth)); /* the others of its address are busy, and no other address gives way */
     asks(other);
     site_release(&site);
 }
@@ -217,7 +218,7 @@ SITE_TEST(connection__with_a_finished_request_outlives_unauthenticated_ones)
     assert_true(is_closed(strangers[7]));
     asks(first);
     asks(second);
-    /* A newly known client takes the place of the longest idle known one. */
+    /* A newly authenticated client takes the place of the longest idle authenticated one. */
     asks(strangers[9]);
     assert_true(is_closed(first));
     asks(second);
@@ -377,7 +378,7 @@ SITE_TEST(body_memory__is_never_all_taken_by_unauthenticated_clients)
         assert_status(503);
     whole(known, 20 * KIB, 200);
     sleep_ms(1100);
-    whole(known, 60 * KIB, 200); /* strangers' slow bodies give way first */
+    whole(known, 60 * KIB, 200); /* slow bodies of unauthenticated clients give way first */
     assert_true(await_dropped(HTTP_BODY_SLOW, 1) ||
                 atomic_load(&site.dropped[HTTP_BODY_SLOW]) == 2);
 }
@@ -439,6 +440,8 @@ static void *hammer(void *arg)
         HELLO HELLO,
         "POST /echo HTTP/1.1\r\nContent-Length: 9000\r\n" HEAD "abc",
         "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
+        "GET /nowhere HTTP/1.1\r\n" HEAD,
+        "POST /later HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
     };
     struct hammer *self = arg;
     int kept[8];
@@ -494,7 +497,10 @@ SITE_TEST(connections__are_counted_right_as_they_come_and_go)
         ask_once(HELLO);
     }
     assert_status(200);
-    site_release(&site);
+    until_ms = 0;
+    while (http_pending(site.http) > 0 && patience_left(&until_ms))
+        site_release(&site);
+    assert_int_equal(http_pending(site.http), 0);
     /* Stopping checks that everything that was counted was taken off again. */
 }
 

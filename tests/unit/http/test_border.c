@@ -153,7 +153,7 @@ SITE_TEST(body__must_be_json)
     assert_int_equal(status_of("GET /hello HTTP/1.1\r\n" HOST "\r\n"), 200);
 }
 
-/* The handler says what is wrong, and the connection ends with its body unread. */
+/* The handler answers with the error, and the connection ends with its body unread. */
 SITE_TEST(body__that_the_handler_does_not_take_is_not_read)
 {
     static const struct {
@@ -200,7 +200,7 @@ static void close_all(const int fd[PEERS])
         client_close(fd[i]);
 }
 
-/* The largest count seen while nobody sends any more. */
+/* The largest count seen after the last byte is sent. */
 static size_t most_bytes(size_t until)
 {
     size_t most = 0;

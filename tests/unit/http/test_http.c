@@ -312,7 +312,7 @@ SITE_TEST(untaken_answer__is_cut_off)
     const int fd = client_open(&site);
     client_send(fd, request);
     sleep_ms(1500);
-    client_read_end(fd, &answer); /* what was in the socket, then the end */
+    client_read_end(fd, &answer); /* the bytes in the socket, then the end */
     assert_true(answer.len < 16 << 20);
 }
 
@@ -367,7 +367,7 @@ SITE_TEST(held_calls__block_no_other_and_are_answered)
     }
     assert_true(site_await_held(&site, ARRAY_LEN(fd)));
     assert_int_equal(http_pending(site.http), ARRAY_LEN(fd));
-    ask_once("GET /hello HTTP/1.1\r\n" HEAD); /* held requests block nobody */
+    ask_once("GET /hello HTTP/1.1\r\n" HEAD); /* held requests block no other */
     assert_status(200);
     site_release(&site);
     for (size_t i = 0; i < ARRAY_LEN(fd); i++) {
@@ -530,62 +530,6 @@ SITE_TEST(listener__has_limits_of_its_own)
     site_stop(&other);
     ask_once("GET /hello HTTP/1.1\r\n" HEAD);
     assert_status(200);
-}
-
-struct hammer {
-    pthread_t thread;
-    int number;
-};
-
-static void *hammer(void *arg)
-{
-    static const char *const requests[] = {
-        "GET /hello HTTP/1.1\r\n" HEAD,
-        "GET /hold HTTP/1.1\r\n" HEAD,
-        "POST /echo HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
-        "GET /nowhere HTTP/1.1\r\n" HEAD,
-        "POST /later HTTP/1.1\r\nContent-Length: 3\r\n" HEAD "abc",
-    };
-    const struct hammer *self = arg;
-    struct strbuf got;
-
-    strbuf_init(&got);
-    for (int i = 0; i < 60; i++) {
-        const int fd = client_open(&site);
-        must(fd >= 0);
-        const char *request = requests[(size_t)(self->number + i) % ARRAY_LEN(requests)];
-        client_send(fd, request);
-        if (i % 4 != 3) { /* every fourth hangs up */
-            client_read(fd, &got);
-            must(got.len > 0);
-        }
-        client_close(fd);
-    }
-    strbuf_done(&got);
-    return NULL;
-}
-
-SITE_TEST(requests__of_all_kinds_at_once_are_answered)
-{
-    struct hammer hammers[6];
-    site.rules.request_ms = 500;
-    site_start(&site);
-    for (size_t i = 0; i < ARRAY_LEN(hammers); i++) {
-        hammers[i].number = (int)i;
-        assert_int_equal(pthread_create(&hammers[i].thread, NULL, hammer, &hammers[i]), 0);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(hammers); i++) {
-        while (pthread_tryjoin_np(hammers[i].thread, NULL) != 0) {
-            site_release(&site);
-            sleep_ms(1);
-        }
-    }
-    sleep_ms(200); /* for the last /later */
-    site_release(&site);
-    int64_t until_ms = 0;
-    while (http_pending(site.http) > 0 && patience_left(&until_ms))
-        site_release(&site);
-    assert_int_equal(http_pending(site.http), 0);
 }
 
 TEST_GROUP(test_ignore_sigpipe, NULL)

@@ -1,4 +1,4 @@
-/* A listener on a Unix socket: who may connect, and which files it replaces or leaves alone. */
+/* A listener on a Unix socket: its permissions, and the files that it replaces or leaves alone. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -186,7 +186,7 @@ FIXTURE_TEST(socket__in_use_is_left_alone)
     assert_true(connect_there() >= 0);
 }
 
-/* Also when its backlog is full, so that connect() is told to try again. */
+/* Also when its backlog is full, so that connect() fails with EAGAIN. */
 FIXTURE_TEST(socket__with_a_full_backlog_is_left_alone)
 {
     int client[8];

@@ -1,7 +1,7 @@
 /*
- * Whatever two readers of HTTP could read differently is refused, and the connection ends with it:
- * what follows is never read as the next request. The tests send raw bytes, because a client
- * library would correct them.
+ * A request that two readers of HTTP could read differently is refused, and the connection ends
+ * with it: bytes behind it are never read as the next request. The tests send raw bytes, because a
+ * client library would correct them.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -63,79 +63,77 @@ static void assert_refused(int status, const char *request)
         fail_msg("a handler saw something of \"%s\"", request);
 }
 
+static const struct {
+    int status;
+    const char *request;
+} ambiguous[] = {
+    /* a blank before the colon */
+    {400, POST "Content-Length : " NEXT_BYTES "\r\n\r\n" NEXT},
+    {400, POST "Content-Length\t: " NEXT_BYTES "\r\n\r\n" NEXT},
+    {400, POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any : 1\r\n\r\n" NEXT},
+    /* a header name that is no token */
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X Any: 1\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X(Any): 1\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X\x01: 1\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n X-Any: 1\r\n" HOST "\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X-\xc3\xa4: 1\r\n\r\n" NEXT},
+    /* a control character in a value */
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x01z\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x7fz\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\rContent-Length: 5\r\n\r\n" NEXT},
+    /* a folded header */
+    {400, POST "Content-Length:\r\n " NEXT_BYTES "\r\n\r\n" NEXT},
+    {400, POST "X-Any: a\r\n Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT},
+    {400, POST "Transfer-Encoding:\r\n\tchunked\r\n\r\n0\r\n\r\n" NEXT},
+    /* two hosts */
+    {400, "GET /hello HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\nHost: evil.example\r\n" HOST "\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST HOST "\r\n" NEXT},
+    {400, "GET /hello HTTP/1.1\r\n" HOST "host: localhost\r\n\r\n" NEXT},
+    {400, POST "Content-Length: " NEXT_BYTES "\r\n" HOST "\r\n" NEXT},
+    /* two lengths */
+    {400, POST "Content-Length: 0\r\nContent-Length: " NEXT_BYTES "\r\n\r\n" NEXT},
+    {400, POST "Content-Length: " NEXT_BYTES "\r\nContent-Length: 0\r\n\r\n" NEXT},
+    {400, POST "Content-Length: " NEXT_BYTES "\r\ncontent-length: " NEXT_BYTES "\r\n\r\n" NEXT},
+    /* a length and an encoding */
+    {400, POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT},
+    {400, POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+    {400, POST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+    /* an unknown encoding */
+    {501, POST "Transfer-Encoding: gzip\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding: identity\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding:\r\n\r\n" NEXT},
+    {501, POST "Transfer-Encoding: gzip\r\n\r\n"},
+    /* two encodings */
+    {400, POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+    {400, POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" NEXT},
+    /* an encoding in HTTP/1.0 */
+    {400, "POST /echo HTTP/1.0\r\n" HOST
+          "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
+    /* an unknown expectation */
+    {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect: bogus\r\n\r\n" NEXT},
+    {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue, bogus\r\n\r\n" NEXT},
+    {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect:\r\n\r\n" NEXT},
+    {417, "GET /hello HTTP/1.1\r\n" HOST "Expect: 200-ok\r\n\r\n" NEXT},
+    {417,
+     POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue\r\nExpect: bogus\r\n\r\n" NEXT},
+    /* another version of HTTP */
+    {505, "GET /hello HTTP/1.2\r\n" HOST "\r\n" NEXT},
+    {505, "GET /hello HTTP/2.0\r\n" HOST "\r\n" NEXT},
+};
+
 SITE_TEST(ambiguous_request__is_refused_and_ends_the_connection)
 {
-    static const struct {
-        int status;
-        const char *request;
-    } row[] = {
-        /* a blank before the colon */
-        {400, POST "Content-Length : " NEXT_BYTES "\r\n\r\n" NEXT},
-        {400, POST "Content-Length\t: " NEXT_BYTES "\r\n\r\n" NEXT},
-        {400, POST "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any : 1\r\n\r\n" NEXT},
-        /* a header name that is no token */
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X Any: 1\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X(Any): 1\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X\x01: 1\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n X-Any: 1\r\n" HOST "\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X-\xc3\xa4: 1\r\n\r\n" NEXT},
-        /* a control character in a value */
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x01z\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\x7fz\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "X-Any: a\rContent-Length: 5\r\n\r\n" NEXT},
-        /* a folded header */
-        {400, POST "Content-Length:\r\n " NEXT_BYTES "\r\n\r\n" NEXT},
-        {400, POST "X-Any: a\r\n Content-Length: " NEXT_BYTES "\r\n\r\n" NEXT},
-        {400, POST "Transfer-Encoding:\r\n\tchunked\r\n\r\n0\r\n\r\n" NEXT},
-        /* two hosts */
-        {400, "GET /hello HTTP/1.1\r\n" HOST "Host: evil.example\r\n\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\nHost: evil.example\r\n" HOST "\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST HOST "\r\n" NEXT},
-        {400, "GET /hello HTTP/1.1\r\n" HOST "host: localhost\r\n\r\n" NEXT},
-        {400, POST "Content-Length: " NEXT_BYTES "\r\n" HOST "\r\n" NEXT},
-        /* two lengths */
-        {400, POST "Content-Length: 0\r\nContent-Length: " NEXT_BYTES "\r\n\r\n" NEXT},
-        {400, POST "Content-Length: " NEXT_BYTES "\r\nContent-Length: 0\r\n\r\n" NEXT},
-        {400, POST "Content-Length: " NEXT_BYTES "\r\ncontent-length: " NEXT_BYTES "\r\n\r\n" NEXT},
-        /* a length and an encoding */
-        {400, POST "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" NEXT},
-        {400, POST "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
-        {400, POST "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
-        /* an unknown encoding */
-        {501, POST "Transfer-Encoding: gzip\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding: identity\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding:\r\n\r\n" NEXT},
-        {501, POST "Transfer-Encoding: gzip\r\n\r\n"},
-        /* two encodings */
-        {400,
-         POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
-        {400,
-         POST "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n0\r\n\r\n" NEXT},
-        /* an encoding in HTTP/1.0 */
-        {400, "POST /echo HTTP/1.0\r\n" HOST
-              "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" NEXT},
-        /* an unknown expectation */
-        {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect: bogus\r\n\r\n" NEXT},
-        {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect: 100-continue, bogus\r\n\r\n" NEXT},
-        {417, POST "Content-Length: " NEXT_BYTES "\r\nExpect:\r\n\r\n" NEXT},
-        {417, "GET /hello HTTP/1.1\r\n" HOST "Expect: 200-ok\r\n\r\n" NEXT},
-        {417, POST "Content-Length: " NEXT_BYTES
-                   "\r\nExpect: 100-continue\r\nExpect: bogus\r\n\r\n" NEXT},
-        /* another version of HTTP */
-        {505, "GET /hello HTTP/1.2\r\n" HOST "\r\n" NEXT},
-        {505, "GET /hello HTTP/2.0\r\n" HOST "\r\n" NEXT},
-    };
-
     site_start(&site);
-    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        assert_refused(row[i].status, row[i].request);
+    for (size_t i = 0; i < ARRAY_LEN(ambiguous); i++) {
+        assert_refused(ambiguous[i].status, ambiguous[i].request);
         assert_int_equal(atomic_load(&site.refused), i + 1);
-        assert_int_equal(atomic_load(&site.last_status), row[i].status);
+        assert_int_equal(atomic_load(&site.last_status), ambiguous[i].status);
     }
 }
 

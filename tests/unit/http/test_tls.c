@@ -227,8 +227,8 @@ static int serial_of(const struct identity *identity)
 }
 
 /*
- * While many connections are still being closed there is no room for another one, whoever it is
- * (docs/why/015): a client tries again.
+ * While many connections are still being closed there is no room for another one (docs/why/015): a
+ * client tries again.
  */
 static bool opens_at_last(struct tls_client *client, const struct identity *self)
 {
@@ -326,6 +326,14 @@ static bool admits(void *user, const char *name)
     return false;
 }
 
+static void start_with_names(const char *names)
+{
+    admitted = names;
+    site.rules.client_ca_file = ca_file;
+    site.rules.admits = admits;
+    site_start(&site);
+}
+
 static void refused_for_its_name(const struct identity *self, const char *shown)
 {
     char got[4096];
@@ -343,10 +351,7 @@ static void refused_for_its_name(const struct identity *self, const char *shown)
 
 FIXTURE_TEST(client_name__that_is_not_admitted_gets_403_with_the_names_shown)
 {
-    site.rules.client_ca_file = ca_file;
-    site.rules.admits = admits;
-    site_start(&site);
-    admitted = "kube-scheduler";
+    start_with_names("kube-scheduler");
     assert_true(gets_hello(&scheduler, "NORMAL"));
     assert_true(gets_hello(&scheduler, TLS_1_2));
     const int handled = atomic_load(&site.handled);
@@ -362,9 +367,7 @@ FIXTURE_TEST(client_name__may_be_any_of_the_certificate)
 {
     static const char *const one[] = {"second-scheduler", "second.example", "b.example",
                                       "kube-scheduler b.example"};
-    site.rules.client_ca_file = ca_file;
-    site.rules.admits = admits;
-    site_start(&site);
+    start_with_names(NULL);
     for (size_t i = 0; i < ARRAY_LEN(one); i++) {
         admitted = one[i];
         assert_true(gets_hello(&second, "NORMAL"));
@@ -376,19 +379,13 @@ FIXTURE_TEST(client_name__may_be_any_of_the_certificate)
  */
 FIXTURE_TEST(client_name__with_a_nul_matches_none)
 {
-    site.rules.client_ca_file = ca_file;
-    site.rules.admits = admits;
-    site_start(&site);
-    admitted = "kube-scheduler";
+    start_with_names("kube-scheduler");
     refused_for_its_name(&cut, "shows CN #"); /* GnuTLS writes such a name in hexadecimal */
 }
 
 FIXTURE_TEST(client_name__is_not_checked_without_a_setting)
 {
-    site.rules.client_ca_file = ca_file;
-    site.rules.admits = admits;
-    site_start(&site);
-    admitted = NULL;
+    start_with_names(NULL);
     assert_true(gets_hello(&scheduler, "NORMAL"));
     assert_true(gets_hello(&second, "NORMAL"));
     assert_true(gets_hello(&cut, "NORMAL"));
@@ -399,10 +396,7 @@ FIXTURE_TEST(client_name__is_not_checked_without_a_setting)
 FIXTURE_TEST(client_names__that_change_apply_to_new_connections)
 {
     struct tls_client before;
-    site.rules.client_ca_file = ca_file;
-    site.rules.admits = admits;
-    site_start(&site);
-    admitted = "kube-scheduler";
+    start_with_names("kube-scheduler");
     assert_int_equal(tls_open(&before, &scheduler, "NORMAL"), 0);
     assert_true(tls_hello(&before));
     admitted = "second-scheduler";
@@ -461,7 +455,7 @@ FIXTURE_TEST(client_certificate__outlives_connections_without_one)
         assert_true(tls_hello(&known[i]));
     /*
      * Another client with a certificate displaces the longest idle one, and gets past all
-     * strangers.
+     * unauthenticated ones.
      */
     assert_true(opens_at_last(&third, &scheduler));
     assert_true(tls_hello(&third));

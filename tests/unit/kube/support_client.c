@@ -58,7 +58,7 @@ void client_connect(struct client *client, unsigned port)
     assert_int_equal(kube_curl_new(client->config, &client->ops, &err), 0);
 }
 
-static void hear(void *user, const struct kube_answer *answer)
+static void take(void *user, const struct kube_answer *answer)
 {
     struct client *client = user;
 
@@ -76,6 +76,13 @@ static void client_start(struct client *client, const struct kube_request *reque
 
     if (client->ops.start(client->ops.ctx, request, &err) != 0)
         fail_msg("%s", err.text);
+    client->begun++;
+}
+
+void client_ask(struct client *client, uint64_t id, const char *body, int64_t timeout_ms)
+{
+    client_begin(client, id, body, timeout_ms);
+    client_until(client, client->begun);
 }
 
 void client_begin(struct client *client, uint64_t id, const char *body, int64_t timeout_ms)
@@ -99,7 +106,7 @@ void client_get(struct client *client, uint64_t id, const char *path, int64_t ti
 
 void client_poll(struct client *client, int wait_ms)
 {
-    client->ops.poll(client->ops.ctx, wait_ms, client, hear);
+    client->ops.poll(client->ops.ctx, wait_ms, client, take);
 }
 
 void client_until(struct client *client, unsigned ended)

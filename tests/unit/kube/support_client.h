@@ -16,6 +16,7 @@ struct client {
     unsigned failed;
     unsigned unsent;
     int status;
+    unsigned begun;
 };
 
 /* Makes a folder of its own with the certificates. */
@@ -26,12 +27,14 @@ void client_connect(struct client *client, unsigned port);
 /* GET /version, or POST if there is a body. */
 void client_begin(struct client *client, uint64_t id, const char *body, int64_t timeout_ms);
 void client_get(struct client *client, uint64_t id, const char *path, int64_t timeout_ms);
-/* Takes in what has come, waiting wait_ms at most. */
+/* The same, and polls until all requests so far have ended. */
+void client_ask(struct client *client, uint64_t id, const char *body, int64_t timeout_ms);
+/* Takes in answers, waiting wait_ms at most. */
 void client_poll(struct client *client, int wait_ms);
 /* Polls until this many requests have ended, which must take less than half a minute. */
 void client_until(struct client *client, unsigned ended);
 void client_close(struct client *client);
-/* Removes what client_init() made; nothing else may be left in the folder. */
+/* Removes the files of client_init(); no others may be left in the folder. */
 void client_remove(struct client *client);
 
 #endif

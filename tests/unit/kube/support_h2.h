@@ -1,6 +1,6 @@
 /*
- * support_h2 - an HTTP/2 server over TLS on loopback that sends the frames it is told to: one
- * thread, one connection at a time.
+ * support_h2 - an HTTP/2 server over TLS on loopback that sends the frames of its test: one thread,
+ * one connection at a time.
  */
 #ifndef MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_H2_H
 #define MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_H2_H

@@ -254,7 +254,7 @@ FIXTURE_TEST(kubeconfig__error_names_key_and_line)
     refuses(fixture, "\x01", "control characters");
 }
 
-/* milligpud executes nothing: what a user does about it is part of the refusal. */
+/* milligpud executes no program: the refusal says what to do instead. */
 FIXTURE_TEST(kubeconfig__credential_plugin_is_refused_with_what_to_do)
 {
     refuses(fixture,

@@ -100,7 +100,7 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
-static void hear(void *user, const struct kube_answer *answer)
+static void take(void *user, const struct kube_answer *answer)
 {
     struct fixture *fixture = user;
 
@@ -128,7 +128,7 @@ static void poll_until(struct fixture *fixture, unsigned ended)
 {
     const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
     while (fixture->ended < ended && clock_now_ms() < until_ms)
-        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, take);
     assert_int_equal(fixture->ended, ended);
 }
 
@@ -223,7 +223,7 @@ FIXTURE_TEST(watch__delivers_events_as_they_happen)
     begin_get(fixture, 1, "/api/v1/pods?watch=1&resourceVersion=1", 0);
     const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
     while (fixture->status == 0 && clock_now_ms() < until_ms)
-        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, take);
     assert_int_equal(fixture->status, 200);
     assert_string_equal(fixture->pieces.data, "H");
     strbuf_init(&out);
@@ -231,7 +231,7 @@ FIXTURE_TEST(watch__delivers_events_as_they_happen)
                      201);
     strbuf_done(&out);
     while (strchr(fixture->text.data, '\n') == NULL && clock_now_ms() < until_ms)
-        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, take);
     assert_non_null(strstr(fixture->text.data, "{\"type\":\"ADDED\""));
     /* Other requests do not wait for it. */
     begin_get(fixture, 2, "/version", 10000);
@@ -245,9 +245,9 @@ FIXTURE_TEST(cancel__within_an_answer_is_its_end)
     begin_get(fixture, 1, "/version", 10000);
     const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
     while (fixture->text.len == 0 && clock_now_ms() < until_ms)
-        fixture->ops.poll(fixture->ops.ctx, 100, fixture, hear);
+        fixture->ops.poll(fixture->ops.ctx, 100, fixture, take);
     for (int i = 0; i < 5; i++)
-        fixture->ops.poll(fixture->ops.ctx, 20, fixture, hear);
+        fixture->ops.poll(fixture->ops.ctx, 20, fixture, take);
     assert_string_equal(fixture->pieces.data, "HD");
     /* The id is free again. */
     fixture->cancel_id = 0;
@@ -261,7 +261,7 @@ FIXTURE_TEST(wake__ends_a_poll)
     const int64_t begin_ms = clock_now_ms();
 
     fixture->ops.wake(fixture->ops.ctx);
-    fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, hear);
+    fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
     assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
 }
 
@@ -273,7 +273,7 @@ FIXTURE_TEST(start__refuses_a_path_with_a_blank)
     assert_int_equal(fixture->err.code, ERR_INVALID);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
 FIXTURE_TEST(slow_answer__is_whole)
 {
@@ -362,7 +362,7 @@ FIXTURE_TEST(refused_connection__is_reported_unsent)
     socklen_t len = sizeof here;
     char url[64];
 
-    /* Bound but not listening: nobody else can take that port meanwhile. */
+    /* Bound but not listening: no other program can take that port meanwhile. */
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&here, sizeof here), 0);
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &len), 0);

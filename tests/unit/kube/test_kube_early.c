@@ -76,7 +76,7 @@ static int tear_down(void **state)
 
 /* ---- requests ---- */
 
-/* One connection; with an answer, the client has been told that it may send no body. */
+/* One connection; with an answer, the client's window for a body is 0. */
 static void ask(struct fixture *fixture, const char *answer, unsigned many)
 {
     fixture->second = answer;
@@ -93,7 +93,7 @@ static void ask(struct fixture *fixture, const char *answer, unsigned many)
 }
 
 /*
- * libcurl sometimes keeps to itself what it received of an answer; but then no body has been sent.
+ * libcurl sometimes does not report an answer that it received; but then no body has been sent.
  */
 FIXTURE_TEST(early_refusal__is_reported_or_nothing_was_sent)
 {
@@ -101,7 +101,7 @@ FIXTURE_TEST(early_refusal__is_reported_or_nothing_was_sent)
     assert_int_equal(fixture->pair.client.failed, fixture->pair.client.unsent);
 }
 
-/* A server cannot accept what it has not received. */
+/* A server cannot accept a body that it has not received. */
 FIXTURE_TEST(early_success__is_a_failure)
 {
     ask(fixture, HEAD_201, MANY);

@@ -1,6 +1,6 @@
 /*
  * kube_curl against a server that speaks HTTP/2: nghttpd of Debian's nghttp2-server, over TLS. It
- * answers with files of a folder, and falls silent when a signal stops it.
+ * answers with files of a folder, and stops answering while a signal stops it.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -150,7 +150,7 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
-/* ---- what is proven ---- */
+/* ---- tests ---- */
 
 FIXTURE_TEST(http2__takes_few_connections_for_a_thousand_requests)
 {
@@ -181,13 +181,11 @@ FIXTURE_TEST(http2__bodies_arrive_whole)
     strbuf_init(&body);
     for (int i = 0; i < 5000; i++)
         strbuf_printf(&body, "%d,", i);
-    client_begin(&fixture->client, 1, body.data, 20000);
-    client_until(&fixture->client, 1);
+    client_ask(&fixture->client, 1, body.data, 20000);
     assert_int_equal(fixture->client.done, 1);
     assert_int_equal(fixture->client.text.len, body.len);
     assert_memory_equal(fixture->client.text.data, body.data, body.len);
-    client_begin(&fixture->client, 2, "{\"small\":1}", 20000);
-    client_until(&fixture->client, 2);
+    client_ask(&fixture->client, 2, "{\"small\":1}", 20000);
     assert_int_equal(fixture->client.text.len, body.len + 11);
     strbuf_done(&body);
 }
@@ -195,8 +193,7 @@ FIXTURE_TEST(http2__bodies_arrive_whole)
 FIXTURE_TEST(http2__handle_that_posted_can_get)
 {
     for (uint64_t id = 1; id <= 20; id++) {
-        client_begin(&fixture->client, id, id % 2 == 0 ? "{}" : "", 20000);
-        client_until(&fixture->client, (unsigned)id);
+        client_ask(&fixture->client, id, id % 2 == 0 ? "{}" : "", 20000);
         assert_int_equal(fixture->client.status, 200);
     }
     assert_int_equal(fixture->client.text.len, 10 * 2 + 10 * ANSWER_BYTES);
@@ -205,8 +202,7 @@ FIXTURE_TEST(http2__handle_that_posted_can_get)
 
 FIXTURE_TEST(http2__request_to_a_silent_server_is_not_reported_unsent)
 {
-    client_begin(&fixture->client, 1, "", 20000);
-    client_until(&fixture->client, 1);
+    client_ask(&fixture->client, 1, "", 20000);
     assert_int_equal(kill(fixture->server, SIGSTOP), 0);
     for (uint64_t id = 2; id <= 11; id++)
         client_begin(&fixture->client, id, "{\"kind\":\"Binding\"}", 400);
@@ -217,15 +213,12 @@ FIXTURE_TEST(http2__request_to_a_silent_server_is_not_reported_unsent)
 
 FIXTURE_TEST(http2__connects_anew_after_a_silence)
 {
-    client_begin(&fixture->client, 1, "", 20000);
-    client_until(&fixture->client, 1);
+    client_ask(&fixture->client, 1, "", 20000);
     assert_int_equal(kill(fixture->server, SIGSTOP), 0);
-    client_begin(&fixture->client, 2, "", 300);
-    client_until(&fixture->client, 2);
+    client_ask(&fixture->client, 2, "", 300);
     assert_int_equal(fixture->client.failed, 1);
     assert_int_equal(kill(fixture->server, SIGCONT), 0);
-    client_begin(&fixture->client, 3, "", 20000);
-    client_until(&fixture->client, 3);
+    client_ask(&fixture->client, 3, "", 20000);
     assert_int_equal(fixture->client.done, 2);
     assert_int_equal(connections(fixture), 2);
 }
@@ -244,8 +237,7 @@ FEW_STREAMS_TEST(http2__takes_more_connections_where_streams_are_few)
 
 FIXTURE_TEST(http2__cancelled_request_leaves_the_others_alone)
 {
-    client_begin(&fixture->client, 1000, "", 20000);
-    client_until(&fixture->client, 1);
+    client_ask(&fixture->client, 1000, "", 20000);
     for (uint64_t id = 1; id <= 100; id++)
         client_begin(&fixture->client, id, "", 20000);
     client_poll(&fixture->client, 0);
@@ -255,7 +247,7 @@ FIXTURE_TEST(http2__cancelled_request_leaves_the_others_alone)
     int64_t until_ms = 0;
     while (fixture->client.done < 51 && patience_left(&until_ms))
         client_poll(&fixture->client, 50);
-    for (int i = 0; i < 5; i++) /* nobody else answers */
+    for (int i = 0; i < 5; i++) /* no other request is answered */
         client_poll(&fixture->client, 50);
     assert_in_range(fixture->client.done, 51, early + 50);
     assert_int_equal(fixture->client.failed, 0);

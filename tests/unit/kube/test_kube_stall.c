@@ -77,7 +77,7 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
-/* ---- what is proven ---- */
+/* ---- tests ---- */
 
 FIXTURE_TEST(answer_end__is_seen_without_a_following_frame)
 {
@@ -110,7 +110,7 @@ FIXTURE_TEST(idle_watch__is_left_alone)
     assert_int_equal(atomic_load(&fixture->requests), 1);
 }
 
-/* One extra request for each silence, however long it lasts. */
+/* One extra request for each silence of any length. */
 FIXTURE_TEST(stalled_server__is_asked_once_more)
 {
     fixture->silent_after = 1;

@@ -18,7 +18,7 @@ struct fixture {
     int64_t wait_ms;
     unsigned started;
     unsigned cancelled;
-    bool busy; /* a request is in flight */
+    bool busy; /* a request is not answered yet */
     bool start_fails;
     uint64_t id;
     char path[2048];
@@ -428,7 +428,7 @@ FIXTURE_TEST(too_many_requests__waits_as_long_as_the_server_says)
     assert_true(is_listing(fixture));
 }
 
-/* Whatever it says: if we asked nothing for an hour, we would hear nothing for an hour. */
+/* A reflector that waits for an hour receives nothing for an hour. */
 FIXTURE_TEST(retry_after__is_obeyed_for_a_minute_at_most)
 {
     whole(fixture, 503,
@@ -761,7 +761,7 @@ FIXTURE_TEST(unanswered_watch__is_reported)
     assert_int_equal(stats_of(fixture).last_seen_ms, seen_ms);
 }
 
-/* A kube-apiserver that has just started denies everything to everybody for some milliseconds. */
+/* A kube-apiserver that has just started denies every request for some milliseconds. */
 FIXTURE_TEST(denied_watch__resumes_from_its_version)
 {
     be_watching(fixture);

@@ -317,3 +317,34 @@ char *get_file(const char *path, size_t *out_bytes)
         fail_with(&err);
     return bytes;
 }
+
+void shelf_open_killed(const struct shelf *shelf, struct shelf *out)
+{
+    struct err err;
+    shelf_init(out);
+    if (store_copy_raw(shelf->store, out->path, &err) < 0)
+        fail_with(&err);
+    shelf_open(out);
+}
+
+void shelf_open_backup(const struct shelf *shelf, struct shelf *out)
+{
+    struct err err;
+    shelf_init(out);
+    if (store_backup(shelf->store, out->path, &err) < 0)
+        fail_with(&err);
+    shelf_open(out);
+}
+
+void shelf_refuse(const struct shelf *shelf, const char *what)
+{
+    char sql[256];
+    (void)snprintf(sql, sizeof sql, "CREATE TRIGGER odd %s BEGIN SELECT RAISE(ABORT, 'no'); END",
+                   what);
+    shelf_run(shelf, sql);
+}
+
+void shelf_allow(const struct shelf *shelf)
+{
+    shelf_run(shelf, "DROP TRIGGER odd");
+}

@@ -76,6 +76,14 @@ long long shelf_number(const char *path, const char *sql);
 /* The same with our triggers and CHECKs off, to make a file that we would never write. */
 void shelf_spoil(const struct shelf *shelf, const char *sql);
 
+/* A trigger stands for any reason of SQLite to refuse a row; what: "BEFORE INSERT ON agent". */
+void shelf_refuse(const struct shelf *shelf, const char *what);
+void shelf_allow(const struct shelf *shelf);
+
+/* Opens the file and log of this one as kill -9 would leave them, or a backup. shelf_done() it. */
+void shelf_open_killed(const struct shelf *shelf, struct shelf *out);
+void shelf_open_backup(const struct shelf *shelf, struct shelf *out);
+
 void put_file(const char *path, const void *bytes, size_t count);
 char *get_file(const char *path, size_t *out_bytes) MUST_USE; /* xfree it */
 

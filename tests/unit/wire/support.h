@@ -1,5 +1,5 @@
 /*
- * support - what the wire tests share: an arena, an error, and helpers for their input.
+ * support - shared by the wire tests: an arena, an error, and helpers for their input.
  */
 #ifndef MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
 #define MILLIGPU_TESTS_UNIT_WIRE_SUPPORT_H
@@ -17,7 +17,7 @@ extern const struct wire_rules rules; /* nvidia.com/vgpu, nvidia.com/gpu */
 
 enum { BENCH_INPUTS = 4096 };
 
-/* One per test; it owns what the test borrows. */
+/* One per test; it owns the borrowed texts. */
 struct fixture {
     struct arena arena;
     struct err err;
@@ -37,7 +37,7 @@ struct text exact(struct fixture *fixture, struct text bytes);
 /* The same of JSON that has ' for ". */
 struct text exact_json(struct fixture *fixture, const char *json);
 
-/* A row of a table: what is decoded, and what the error says of it. */
+/* A row of a table: the input, and a part of the error. */
 struct wire_case {
     const char *bytes;
     const char *says;

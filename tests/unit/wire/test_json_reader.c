@@ -132,7 +132,7 @@ WIRE_TEST(string__that_is_broken_is_refused)
     }
 }
 
-/* As in Go: for a value that nobody reads, only the grammar must be right. */
+/* As in Go: a value that is skipped must follow the grammar only. */
 WIRE_TEST(skipped_string__needs_no_meaning)
 {
     static const char *const good[] = {

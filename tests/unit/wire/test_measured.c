@@ -1,4 +1,4 @@
-/* What a report says is kept for the shares that are there, and nothing else is. */
+/* Reports are kept for shares that are bound, and for no others. */
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/rules/rulebook.h"
 #include "milligpu/wire/usage/measured.h"
@@ -39,6 +39,15 @@ static void bind(struct core_fixture *core, const char *uid, const char *words)
 {
     assert_int_equal(core_reserve(core, uid, "n1", words), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, uid), VERDICT_OK);
+}
+
+/* A node with two GPUs; each of these pods has 300 milli of the first. */
+static const struct node *node_with_pods(struct core_fixture *core, const char *pods)
+{
+    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
+    for (; *pods != '\0'; pods++)
+        bind(core, arena_printf(&core->arena, "%c", *pods), "300");
+    return node_of(core);
 }
 
 static const struct allocation *pod_of(const struct node *node, const char *uid)
@@ -88,9 +97,7 @@ CORE_TEST(measured__has_a_bound_share)
     struct seen seen = {0};
     struct one one;
 
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    bind(core, "a", "300");
-    const struct node *node = node_of(core);
+    const struct node *node = node_with_pods(core, "a");
     const struct allocation *a = pod_of(node, "a");
     const struct measured *is = merge(NULL, node, about(&one, a, 120, USAGE_OVER_NOT), T0, &seen);
     const struct measured_share *share = measured_find(is, node, a, &a->facts.share[0]);
@@ -129,10 +136,7 @@ CORE_TEST(measured__keeps_an_entry_without_news_until_its_pod_goes)
     struct seen seen = {0};
     struct one one;
 
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    bind(core, "a", "300");
-    bind(core, "b", "300");
-    const struct node *node = node_of(core);
+    const struct node *node = node_with_pods(core, "ab");
     const struct measured *is =
         merge(NULL, node, about(&one, pod_of(node, "a"), 120, USAGE_OVER_NOT), T0, &seen);
     is = merge(is, node, about(&one, pod_of(node, "b"), 5, USAGE_OVER_NOT), T0 + 1, &seen);
@@ -159,16 +163,14 @@ CORE_TEST(idle_time__restarts_with_any_use_or_gap)
         {T0 + 15 * MINUTE, USAGE_UNKNOWN, 0},
         {T0 + 20 * MINUTE, 0, T0 + 20 * MINUTE},
         {T0 + 35 * MINUTE, 0, T0 + 20 * MINUTE},
-        {T0 + 50 * MINUTE + 1, 0, T0 + 50 * MINUTE + 1}, /* a gap: nobody knows */
+        {T0 + 50 * MINUTE + 1, 0, T0 + 50 * MINUTE + 1}, /* a gap */
         {T0 + 55 * MINUTE, 500, 0},
     };
     const struct measured *is = NULL;
     struct seen seen = {0};
     struct one one;
 
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    bind(core, "a", "300");
-    const struct node *node = node_of(core);
+    const struct node *node = node_with_pods(core, "a");
     const struct allocation *a = pod_of(node, "a");
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         is = merge(is, node, about(&one, a, steps[i].milli, USAGE_OVER_NOT), steps[i].at_ms, &seen);
@@ -208,10 +210,7 @@ CORE_TEST(gpu_sum__adds_what_is_known)
     struct seen seen = {0};
     struct one one;
 
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    bind(core, "a", "300");
-    bind(core, "b", "300");
-    const struct node *node = node_of(core);
+    const struct node *node = node_with_pods(core, "ab");
     const struct allocation *a = pod_of(node, "a");
     const struct gpu *gpu = node_gpu(node, atom_text(a->facts.share[0].gpu));
     measured_sum(NULL, node, gpu, T0, &sum);
@@ -221,7 +220,7 @@ CORE_TEST(gpu_sum__adds_what_is_known)
     measured_sum(is, node, gpu, T0, &sum);
     assert_int_equal(sum.shares, 1);
     assert_int_equal(sum.milli, 0);
-    assert_int_equal(sum.idle_since_ms, 0); /* of b nobody knows */
+    assert_int_equal(sum.idle_since_ms, 0); /* b is unknown */
     is = merge(is, node, about(&one, pod_of(node, "b"), 5, USAGE_OVER_NOT), T0 + 9, &seen);
     measured_sum(is, node, gpu, T0 + 9, &sum);
     assert_int_equal(sum.shares, 2);
@@ -243,10 +242,7 @@ CORE_TEST(gpu_sum__is_unknown_with_an_unknown_share)
     struct seen seen = {0};
     struct one one;
 
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        bind(core, names[i], "300");
-    const struct node *node = node_of(core);
+    const struct node *node = node_with_pods(core, "abc");
     const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->facts.share[0].gpu));
     for (size_t i = 0; i < ARRAY_LEN(names); i++) { /* a client of MPS among others */
         is = merge(is, node,
@@ -298,10 +294,7 @@ CORE_TEST(gpu_sum__is_scaled_while_one_of_its_shares_is)
     const struct measured *is = NULL;
     struct measured_sum sum;
 
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    bind(core, "a", "300");
-    bind(core, "b", "300");
-    const struct node *node = node_of(core);
+    const struct node *node = node_with_pods(core, "ab");
     const struct gpu *gpu = node_gpu(node, atom_text(pod_of(node, "a")->facts.share[0].gpu));
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
         const struct allocation *pod = pod_of(node, steps[i].uid);
@@ -317,13 +310,13 @@ CORE_TEST(gpu_sum__is_scaled_while_one_of_its_shares_is)
     measured_unref(is);
 }
 
-/* --- what stays over a restart --- */
+/* --- idle times over a restart --- */
 
 enum { KEPT = MEASURED_KEPT_MS };
 
-/* The listener's side: what it was told last, how often, and whether it takes anything. */
+/* The listener: its last report, their number, and whether it refuses any. */
 struct idle_seen {
-    uint32_t told;
+    uint32_t reported;
     int64_t since_ms;
     bool full;
 };
@@ -336,13 +329,14 @@ static bool see_idle(void *user, const struct measured_idle *idle)
     assert_ptr_equal(idle->share, idle->allocation->facts.share);
     if (seen->full)
         return false;
-    seen->told++;
+    seen->reported++;
     seen->since_ms = idle->since_ms;
     return true;
 }
 
-static const struct measured *hear(const struct measured *take_before, const struct node *node,
-                                   int32_t milli, int64_t now_ms, struct idle_seen *seen)
+static const struct measured *merge_idle(const struct measured *take_before,
+                                         const struct node *node, int32_t milli, int64_t now_ms,
+                                         struct idle_seen *seen)
 {
     const struct measured_how how = {.now_ms = now_ms, .user = seen, .idle = see_idle};
     const struct usage_report nothing = {.node = TEXT("n1"), .number = 1, .seconds = 300};
@@ -355,13 +349,6 @@ static const struct measured *hear(const struct measured *take_before, const str
 
     measured_unref(take_before);
     return after;
-}
-
-static const struct node *node_with_pod(struct core_fixture *core)
-{
-    assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    bind(core, "a", "300");
-    return node_of(core);
 }
 
 static const struct measured_share *share_of(const struct measured *is, const struct node *node)
@@ -379,9 +366,9 @@ CORE_TEST(idle_listener__is_called_once_for_a_long_time_and_at_its_end)
     static const struct {
         int64_t at_ms;
         int32_t milli;
-        uint32_t told;
+        uint32_t reported;
         int64_t since_ms;
-        int64_t told_ms;
+        int64_t reported_since_ms;
     } steps[] = {
         {T0, 0, 0, T0, 0},
         {T0 + 15 * MINUTE, 0, 0, T0, 0},
@@ -399,48 +386,48 @@ CORE_TEST(idle_listener__is_called_once_for_a_long_time_and_at_its_end)
         {T0 + 2 * KEPT, 0, 2, T0 + KEPT + 4, 0},
         {T0 + 2 * KEPT + 4, 0, 3, T0 + KEPT + 4, T0 + KEPT + 4},
         {T0 + 2 * KEPT + 4 + 15 * MINUTE, NOTHING, 3, T0 + KEPT + 4, T0 + KEPT + 4},
-        {T0 + 2 * KEPT + 5 + 15 * MINUTE, NOTHING, 4, 0, 0}, /* a gap, and nobody knows */
+        {T0 + 2 * KEPT + 5 + 15 * MINUTE, NOTHING, 4, 0, 0}, /* a gap */
         {T0 + 2 * KEPT + 6 + 15 * MINUTE, NOTHING, 4, 0, 0},
         {T0 + 2 * KEPT + 7 + 15 * MINUTE, 0, 4, T0 + 2 * KEPT + 7 + 15 * MINUTE, 0},
     };
-    const struct node *node = node_with_pod(core);
+    const struct node *node = node_with_pods(core, "a");
     const struct measured *is = NULL;
     struct idle_seen seen = {0};
 
     for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
-        is = hear(is, node, steps[i].milli, steps[i].at_ms, &seen);
+        is = merge_idle(is, node, steps[i].milli, steps[i].at_ms, &seen);
         assert_int_equal(share_of(is, node)->idle_since_ms, steps[i].since_ms);
-        assert_int_equal(seen.told, steps[i].told);
-        assert_int_equal(seen.since_ms, steps[i].told_ms);
-        assert_int_equal(measured_keeps(is), steps[i].told % 2);
+        assert_int_equal(seen.reported, steps[i].reported);
+        assert_int_equal(seen.since_ms, steps[i].reported_since_ms);
+        assert_int_equal(measured_keeps(is), steps[i].reported % 2);
     }
     measured_unref(is);
 }
 
-/* What it was told stays until it hears that it ended: no other idle time begins before that. */
+/* A reported idle time stays until its end is reported: no other begins before that. */
 CORE_TEST(idle_listener__without_room_is_called_again)
 {
-    const struct node *node = node_with_pod(core);
+    const struct node *node = node_with_pods(core, "a");
     struct idle_seen seen = {.full = true};
-    const struct measured *is = hear(NULL, node, 0, T0, &seen);
+    const struct measured *is = merge_idle(NULL, node, 0, T0, &seen);
 
     for (int64_t at_ms = 15 * MINUTE; at_ms <= KEPT; at_ms += 15 * MINUTE)
-        is = hear(is, node, 0, T0 + at_ms, &seen);
+        is = merge_idle(is, node, 0, T0 + at_ms, &seen);
     assert_false(measured_keeps(is));
     assert_int_equal(share_of(is, node)->idle_since_ms, T0);
     seen.full = false;
-    is = hear(is, node, 0, T0 + KEPT + 1, &seen);
+    is = merge_idle(is, node, 0, T0 + KEPT + 1, &seen);
     assert_true(measured_keeps(is));
     assert_int_equal(seen.since_ms, T0);
     seen.full = true;
-    is = hear(is, node, 500, T0 + KEPT + 2, &seen);
-    is = hear(is, node, 0, T0 + KEPT + 3, &seen);
+    is = merge_idle(is, node, 500, T0 + KEPT + 2, &seen);
+    is = merge_idle(is, node, 0, T0 + KEPT + 3, &seen);
     assert_int_equal(share_of(is, node)->idle_since_ms, 0);
     assert_true(measured_keeps(is));
     seen.full = false;
-    is = hear(is, node, 0, T0 + KEPT + 4, &seen);
+    is = merge_idle(is, node, 0, T0 + KEPT + 4, &seen);
     assert_int_equal(share_of(is, node)->idle_since_ms, T0 + KEPT + 4);
-    assert_int_equal(seen.told, 2);
+    assert_int_equal(seen.reported, 2);
     assert_false(measured_keeps(is));
     measured_unref(is);
 }
@@ -450,20 +437,20 @@ CORE_TEST(idle_time__is_never_before_binding_or_in_the_future)
     struct idle_seen seen = {0};
 
     core->now_ms = T0;
-    const struct node *node = node_with_pod(core);
+    const struct node *node = node_with_pods(core, "a");
     const int64_t bound_ms = pod_of(node, "a")->facts.bound_ms;
-    const struct measured *is = hear(NULL, node, 0, bound_ms - 1, &seen);
+    const struct measured *is = merge_idle(NULL, node, 0, bound_ms - 1, &seen);
     assert_int_equal(share_of(is, node)->idle_since_ms, 0);
-    is = hear(is, node, 0, bound_ms, &seen);
+    is = merge_idle(is, node, 0, bound_ms, &seen);
     assert_int_equal(share_of(is, node)->idle_since_ms, bound_ms);
-    is = hear(is, node, 0, bound_ms + 2 * KEPT,
-              &seen); /* forward: nobody knows of the time between */
+    is = merge_idle(is, node, 0, bound_ms + 2 * KEPT,
+                    &seen); /* forward: the time between is unknown */
     assert_int_equal(share_of(is, node)->idle_since_ms, bound_ms + 2 * KEPT);
-    is = hear(is, node, 0, bound_ms + KEPT, &seen); /* back: not in the future */
+    is = merge_idle(is, node, 0, bound_ms + KEPT, &seen); /* back: not in the future */
     assert_int_equal(share_of(is, node)->idle_since_ms, bound_ms + KEPT);
-    is = hear(is, node, 0, bound_ms - 1, &seen);
+    is = merge_idle(is, node, 0, bound_ms - 1, &seen);
     assert_int_equal(share_of(is, node)->idle_since_ms, 0);
-    assert_int_equal(seen.told, 0);
+    assert_int_equal(seen.reported, 0);
     measured_unref(is);
 }
 
@@ -476,22 +463,22 @@ CORE_TEST(resumed_idle_time__goes_on_or_begins_anew)
         int64_t now_ms;
         int32_t milli;
         int64_t becomes_ms; /* with the first report */
-        uint32_t told;
+        uint32_t reported;
     } cases[] = {
         {T0 + KEPT, LAST, LAST + MEASURED_FRESH_MS, 9, T0 + KEPT, 0},
         {T0 + KEPT, LAST, LAST + MEASURED_FRESH_MS + 1, 9, LAST + MEASURED_FRESH_MS + 1, 1},
         {T0 + KEPT, LAST, LAST + 1, 10, 0, 1},
         {T0 + KEPT, LAST, LAST + 1, USAGE_UNKNOWN, 0, 1},
-        {T0 + KEPT, 0, LAST, 0, LAST, 1},                      /* there is no such time */
+        {T0 + KEPT, 0, LAST, 0, LAST, 1},                      /* no such time */
         {T0 + KEPT, LAST, LAST - KEPT / 2, 0, T0 + KEPT, 0},   /* back, though not so far */
         {T0 + KEPT, LAST, T0 + KEPT - 1, 0, T0 + KEPT - 1, 1}, /* it would be in the future */
         {LAST + 1, LAST, LAST + 9, 0, LAST + 9, 1},            /* later than it was reported */
-        {LAST, LAST, LAST + 9, 0, LAST, 1},                    /* nobody kept that: not yet */
+        {LAST, LAST, LAST + 9, 0, LAST, 1},                    /* too short to be kept */
         {T0 - 1, LAST, LAST + 9, 0, LAST + 9, 1},              /* before it was bound */
     };
 
     core->now_ms = T0;
-    const struct node *node = node_with_pod(core);
+    const struct node *node = node_with_pods(core, "a");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct allocation *a = pod_of(node, "a");
         const struct measured_idle idle = {a, a->facts.share, cases[i].since_ms};
@@ -504,17 +491,17 @@ CORE_TEST(resumed_idle_time__goes_on_or_begins_anew)
         assert_int_equal(share->mib, USAGE_UNKNOWN);
         assert_int_equal(share->peak_mib, USAGE_UNKNOWN);
         assert_true(measured_keeps(is));
-        is = hear(is, node, cases[i].milli, cases[i].now_ms, &seen);
+        is = merge_idle(is, node, cases[i].milli, cases[i].now_ms, &seen);
         assert_int_equal(share_of(is, node)->idle_since_ms, cases[i].becomes_ms);
-        assert_int_equal(seen.told, cases[i].told);
-        assert_int_equal(seen.since_ms, cases[i].told > 0 ? 0 : -1);
+        assert_int_equal(seen.reported, cases[i].reported);
+        assert_int_equal(seen.since_ms, cases[i].reported > 0 ? 0 : -1);
         measured_unref(is);
     }
 }
 
 CORE_TEST(measured_without_idle__keeps_the_rest)
 {
-    const struct node *node = node_with_pod(core);
+    const struct node *node = node_with_pods(core, "a");
     const struct allocation *a = pod_of(node, "a");
     const struct measured_idle idle = {a, a->facts.share, T0};
     const struct measured *is = measured_resume(node, &idle, 1, T0 + KEPT, T0 + KEPT);

@@ -164,7 +164,7 @@ CORE_TEST(duplicate_gpu__is_ok_on_the_first_node)
     assert_string_equal(admin_gpu_state(&node_of(core, "n2")->gpu[0]), "duplicate");
 }
 
-/* Each reason has its own sentence; leaving was asked for, and so has a word of its own. */
+/* Each reason has its own sentence; leaving was requested, so it has its own state. */
 CORE_TEST(node_state__of_an_unvouched_node_has_a_reason)
 {
     char expected[256];
@@ -216,7 +216,7 @@ CORE_TEST(node_shown__is_in_the_table_of_words)
     assert_string_equal(admin_node_word(1), "cordoned");
 }
 
-/* Of nodes with GPUs only: a control plane is tainted, and nobody looks for room there. */
+/* Only for nodes with GPUs: a control plane is tainted, and has no room to offer. */
 CORE_TEST(node_state__of_a_tainted_node_has_a_reason)
 {
     static const struct taint team = {"team", "a", EFFECT_NO_EXECUTE};
@@ -269,7 +269,7 @@ CORE_TEST(allocation_json__leaves_out_unknown_times)
     assert_has(out.data, "'gpu':'n1/gpu-1','index':1");
 }
 
-/* What is shown of the only share, and of its GPU. */
+/* The JSON of the only share, and of its GPU. */
 static void shows_measured(struct core_fixture *core, struct usage_gpu *said, int64_t age_ms,
                            const char *of_share, const char *of_gpu)
 {
@@ -355,7 +355,7 @@ CORE_TEST(released_json__lists_gpus_with_a_name)
         "'gpu':'GPU-a','milli':300,'mib':10}],'shares':[]}");
 }
 
-/* GPUs that pods made up before the node showed its own: it lists more than it may show. */
+/* Pods made up GPUs before the node reported its own: it lists more than it may report. */
 CORE_TEST(node_json__may_list_more_gpus_than_a_node_may_report)
 {
     core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);

@@ -170,7 +170,7 @@ PLACE_TEST(binding__has_everything_in_one_write)
         "'name':'node-1'}}");
 }
 
-/* What it is asked to sign, in words; with a ctx that says so it fails. */
+/* Writes the signed text in words; fails with ctx, if there is one. */
 static int sign_in_words(const void *ctx, struct text uid, struct text node, struct text annotation,
                          struct strbuf *out, struct err *err)
 {

@@ -98,7 +98,7 @@ WIRE_TEST(taints__are_read_with_their_effects)
     assert_null(node.unreadable);
 }
 
-/* Its GPUs are read all the same; that nobody may use it errs to the safe side. */
+/* The GPUs are read all the same; closing the node errs to the safe side. */
 WIRE_TEST(taints__that_cannot_be_read_are_noted)
 {
     static const char *const odd[] = {
@@ -325,7 +325,7 @@ WIRE_TEST(agent__takes_precedence_over_the_labels_of_its_node)
     assert_int_equal(is.plugin.state, PLUGIN_NONE);
 }
 
-/* An unreadable amount, of our resource or of theirs, closes the node and says nothing else. */
+/* An unreadable amount, of our resource or of NVIDIA's, closes the node without other effects. */
 WIRE_TEST(whole_gpu_amounts__are_read_once)
 {
     const struct node_facts twice =
@@ -672,7 +672,7 @@ WIRE_TEST(agent_claim__is_read)
             !says(node.claim.leaving, row[i].claim.leaving))
             fail_msg("%s", row[i].agent);
     }
-    /* Elsewhere than in the member pod, and in an earlier annotation of the name, it is nothing. */
+    /* Members outside of pod, and an earlier annotation of the same name, do not count. */
     const struct node_facts node =
         decode(fixture, "{'metadata':{'name':'n','annotations':{'milligpu.io/agent':'{\\'pod\\':{"
                         "\\'uid\\':\\'p\\'}}','milligpu.io/agent':'{\\'uid\\':\\'q\\'}'}}}");
@@ -683,7 +683,7 @@ WIRE_TEST(agent_claim__is_read)
     assert_null(none.boot);
 }
 
-/* Nobody vouches then, and nothing of it counts by half. */
+/* No agent vouches then: a claim counts as a whole or not at all. */
 WIRE_TEST(agent_claim__that_cannot_be_read_is_absent)
 {
     static const char *const broken[] = {
@@ -729,7 +729,7 @@ WIRE_TEST(agent_claim__ids_are_bounded)
         }
 }
 
-/* info: the JSON of status.nodeInfo and what follows. */
+/* info: the JSON of status.nodeInfo. */
 static struct node_facts booted(struct fixture *fixture, const char *info)
 {
     char bytes[2 * UID_BYTES_MAX + 256];
@@ -814,7 +814,7 @@ WIRE_TEST(cpu_and_memory__are_read_and_rounded_down)
     }
 }
 
-/* They only order placements, so they close no node. */
+/* The amounts only order placements, so they close no node. */
 WIRE_TEST(cpu_and_memory__that_cannot_be_read_are_unknown)
 {
     static const char *const amounts[] = {

@@ -99,7 +99,7 @@ WIRE_TEST(demands__are_empty_for_a_pod_without_them)
     assert_int_equal(none.demands.terms, 0);
 }
 
-/* It asks for shares and gets them; only nobody says where it may go. */
+/* The pod still gets its shares; only the nodes that admit it are unknown. */
 WIRE_TEST(demands__that_cannot_be_read_are_noted_and_refuse_nothing)
 {
 #define AFFINITY(terms)                                                                            \
@@ -187,7 +187,7 @@ WIRE_TEST(texts_for_people__are_clipped_and_escaped)
     assert_int_equal(pod.scheduling.since_ms, 0);
 }
 
-/* None of it decides: the pod is as readable as without. */
+/* Texts for people decide nothing: the pod is as readable as without them. */
 WIRE_TEST(texts_for_people__that_cannot_be_read_are_left_out)
 {
     struct pod pod = decode(
@@ -265,7 +265,7 @@ WIRE_TEST(odd_keys__are_annotations_near_ours)
     assert_string_equal(pod.odd_key[1], "milligpu.com/gpu-count");
     assert_string_equal(pod.odd_key[2], "gpu-count.milligpu.io/c");
     assert_null(pod.model);
-    assert_null(pod.unreadable); /* nobody reads their values */
+    assert_null(pod.unreadable); /* their values are not read */
     pod =
         decode(fixture,
                NOTES("'milligpu.io/1':'','milligpu.io/2':'','milligpu.io/3':'','milligpu.io/4':'',"
@@ -416,7 +416,7 @@ WIRE_TEST(is_ready__is_the_ready_condition)
             fail_msg("%s", row[i].conditions);
     }
     assert_false(decode(fixture, "{" META "}").is_ready);
-    /* What cannot be read hides no pod, and makes none Ready. */
+    /* An unreadable condition hides no pod, and makes none Ready. */
     assert_false(decode(fixture, "{" META ",'status':{'conditions':[{'type':'Ready','status':7}]}}")
                      .is_ready);
 }
@@ -599,21 +599,11 @@ WIRE_TEST(effective_request__of_a_resized_pod_is_the_largest)
     "{" META ",'status':{" conditions "'containerStatuses':[{'name':'a',"                          \
     "'allocatedResources':{'cpu':'2'},'resources':{'requests':{'cpu':'3'}}}]},"                    \
     "'spec':{'containers':[" ASKS("a", "9", "") "]}}"
+#define PENDING(reason)                                                                            \
+    "'conditions':[{'type':'PodResizePending','status':'True','reason':'" reason "'}],"
     assert_int_equal(decode(fixture, RESIZED("")).cpu_milli, 9000);
-    assert_int_equal(
-        decode(
-            fixture,
-            RESIZED(
-                "'conditions':[{'type':'PodResizePending','status':'True','reason':'Infeasible'}],"))
-            .cpu_milli,
-        3000);
-    assert_int_equal(
-        decode(
-            fixture,
-            RESIZED(
-                "'conditions':[{'type':'PodResizePending','status':'True','reason':'Deferred'}],"))
-            .cpu_milli,
-        9000);
+    assert_int_equal(decode(fixture, RESIZED(PENDING("Infeasible"))).cpu_milli, 3000);
+    assert_int_equal(decode(fixture, RESIZED(PENDING("Deferred"))).cpu_milli, 9000);
 }
 
 WIRE_TEST(phase__is_read)
@@ -692,7 +682,7 @@ WIRE_TEST(signature__names_its_key)
     assert_true(key_number(TEXT("0123456789abcdef0")) == 0);
 }
 
-/* The API server allows any character in a value, so anyone who may write the pod can use it. */
+/* The API server allows any character in a value, so any author of a pod can use it. */
 WIRE_TEST(annotation__that_cannot_be_read_hides_no_pod)
 {
     static const struct wire_case cases[] = {

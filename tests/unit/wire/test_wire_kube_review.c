@@ -67,7 +67,7 @@ WIRE_TEST(review_answer__that_is_malformed_is_an_error_and_no_right)
     }
 }
 
-/* What an operator wants of the keys. */
+/* The operator's requests about keys. */
 WIRE_TEST(keys_map__names_the_key_to_replace)
 {
     static const struct {
@@ -99,7 +99,7 @@ WIRE_TEST(keys_map__names_the_key_to_replace)
     }
 }
 
-/* Only what bears the id of a key; what others keep there may be anything. */
+/* Only entries with the id of a key count; other entries may be anything. */
 WIRE_TEST(keys_map__has_keys_and_revoked_keys)
 {
     static const char text[] =

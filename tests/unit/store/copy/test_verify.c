@@ -104,7 +104,7 @@ FIXTURE_TEST(compare__names_what_differs_between_memory_and_disk)
     }
 }
 
-/* What the writer does after the pin is not seen, so both sides are from the same moment. */
+/* Writes after the pin are not seen, so both sides are from the same moment. */
 FIXTURE_TEST(pinned_read__stays_at_its_moment)
 {
     struct store_read *look = pin(shelf);
@@ -456,7 +456,7 @@ static int listen_in(sqlite3 *db, char **text, const struct sqlite3_api_routines
     return sqlite3_set_authorizer(db, count_words, NULL);
 }
 
-/* A verification interrupted by shutdown reports no finding, whatever SQLite returns. */
+/* A verification interrupted by shutdown reports no finding, for any result of SQLite. */
 FIXTURE_TEST(verify__that_is_interrupted_finds_nothing)
 {
     bool interrupted = true;

@@ -1,5 +1,5 @@
 /*
- * The disk in memory itself: what is read, who may lock, what a cut keeps.
+ * The fake disk itself: reads, locks, and the bytes left by a power cut.
  */
 #include <stdio.h>
 #include <string.h>

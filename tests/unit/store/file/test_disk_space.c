@@ -1,6 +1,6 @@
 /*
- * The ledger's limit in bytes: what goes when it comes near, what stays, and when grants stop. And
- * the ballast beside it, for a disk that is full.
+ * The ledger's limit in bytes: the order of trimming near it, and the end of grants at it. And the
+ * ballast beside it, for a full disk.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -116,7 +116,7 @@ SHELF_TEST(trim__takes_the_oldest_of_the_namespace_with_most_history)
     shelf_sound(shelf);
 }
 
-/* What is counted in memory and in the table past is what a new start finds. */
+/* A new start finds the counts that memory and the table past had. */
 SHELF_TEST(space_counts__are_those_of_the_file)
 {
     struct err err;
@@ -143,7 +143,7 @@ SHELF_TEST(space_counts__are_those_of_the_file)
     assert_int_equal(atomic_load(&shelf->store->journal_bytes), bytes);
 }
 
-/* The sum of the texts is near what the rows really take. */
+/* The sum of the texts is near the real size of the rows. */
 SHELF_TEST(space_counts__of_history_are_near_its_real_size)
 {
     (void)core_node(core, "n1", gpus, 2);
@@ -227,7 +227,7 @@ SHELF_TEST(ledger_limit__stops_grants_and_not_releases)
     shelf_sound(shelf);
 }
 
-/* A batch may be large: what it writes counts before it is committed. */
+/* A batch may be large: its writes count before it is committed. */
 SHELF_TEST(ledger_limit__is_met_within_a_batch)
 {
     struct err err;
@@ -246,7 +246,7 @@ SHELF_TEST(ledger_limit__is_met_within_a_batch)
     }
     assert_in_range(made, 20, 1000);
     assert_int_equal(store_space(shelf->store), SPACE_LIMIT);
-    /* What was not committed took no room. */
+    /* The rolled back batch took no room. */
     shelf->ops.rollback(shelf->ops.ctx);
     maintain(shelf);
     assert_int_equal(store_space(shelf->store), SPACE_ENOUGH);

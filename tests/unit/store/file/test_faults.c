@@ -60,7 +60,7 @@ static int one_batch(struct shelf *shelf, int batch, int *acknowledged)
 }
 
 /* Loads the file as it is; true if it matches dump. */
-static bool tells(struct shelf *shelf, const char *dump)
+static bool holds(struct shelf *shelf, const char *dump)
 {
     struct err err;
     struct ledger *ledger = ledger_new();
@@ -152,9 +152,9 @@ static int remembered(struct shelf *shelf)
 static bool run(struct shelf *shelf, int n, int rc, bool lasting)
 {
     int acknowledged = 0;
-    int kept = 0;      /* what was learned last, surely */
-    int attempted = 0; /* and perhaps */
-    int noted = 0;     /* the same of agents, as kept */
+    int kept = 0;      /* the last tally acknowledged */
+    int attempted = 0; /* the last tally tried */
+    int noted = 0;     /* the last agents acknowledged */
     struct err err;
     CLEANUP(xfreep) char *maybe = NULL;
 
@@ -184,7 +184,7 @@ static bool run(struct shelf *shelf, int n, int rc, bool lasting)
     if (store_verify(shelf->store, &err) < 0)
         fail_msg("%s", err.text);
     CLEANUP(xfreep) char *surely = core_dump(shelf->core.ledger);
-    if (!tells(shelf, surely) && (maybe == NULL || !tells(shelf, maybe)))
+    if (!holds(shelf, surely) && (maybe == NULL || !holds(shelf, maybe)))
         fail_msg("failure %d (SQLite %d, %s): another state on disk", n, rc,
                  lasting ? "lasting" : "passing");
     assert_in_range(learned(shelf), kept, attempted);

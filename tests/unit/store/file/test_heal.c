@@ -1,6 +1,6 @@
 /*
  * The n-th operation of one kind fails, for every n until the scenario runs clean: first once, then
- * until the disk is repaired. A batch is there whole or not at all, what was acknowledged stays,
+ * until the disk is repaired. Batches are whole or absent, acknowledged batches stay,
  * and after the repair the same open ledger works on.
  */
 #include <stdio.h>
@@ -110,7 +110,7 @@ static void go_on(struct shelf *shelf)
     shelf_turn(shelf);
 }
 
-/* A new ledger's file: test_faults.c has what can fail while it is made. */
+/* The file of a new ledger; test_faults.c covers failures while it is made. */
 static void new_ledger(struct strbuf *out)
 {
     static struct shelf shelf;

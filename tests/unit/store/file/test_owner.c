@@ -1,6 +1,6 @@
 /*
- * The owner of an older ledger is looked at before a byte is written: a migration needs to know
- * this cluster. What a file holds is compared byte by byte, with all files of its folder.
+ * The owner of an older ledger is checked before a byte is written: a migration needs to know this
+ * cluster. All files of the folder are compared byte by byte.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static int answer(void *user, char out_uid[UID_BYTES_MAX + 1], struct err *err)
     int fd = -1;
 
     cluster->asked++;
-    /* Whoever asks has the ledger to himself. */
+    /* The caller holds the lock of the ledger. */
     assert_int_equal(file_lock(cluster->shelf->path, &fd, &busy), -(int)ERR_BUSY);
     if (cluster->uid == NULL)
         return err_set(err, ERR_UNAVAILABLE, "no answer within 5 s");
@@ -181,7 +181,7 @@ TEST(migrate__changes_the_ledger_of_this_cluster)
             assert_int_equal(cluster.asked, 1);
             assert_non_null(strstr(shelf.notices.data, "migrated from version"));
             shelf_close(&shelf);
-            /* The current version asks nobody. */
+            /* The current version asks no cluster. */
             shelf_open(&shelf);
             assert_int_equal(cluster.asked, 1);
             shelf_done(&shelf);
@@ -305,14 +305,14 @@ OWNER_TEST(migrate__waits_for_the_next_start_for_an_owner_found_at_opening)
     opens(shelf, 1);
 }
 
-/* Likewise, with nobody to whom it would matter. */
+/* Likewise, and without an owner the cluster does not matter. */
 OWNER_TEST(migrate__asks_no_cluster_for_a_ledger_that_has_no_owner_after_repair)
 {
     make_journal(shelf, "UPDATE meta SET cluster = NULL");
     opens(shelf, 0);
 }
 
-/* Those who give no way to ask: tests, and programs that have no cluster. */
+/* Tests, and programs without a cluster, have no way to ask. */
 OWNER_TEST(migrate__any_ledger_without_a_cluster_to_ask)
 {
     shelf->rules.cluster = NULL;

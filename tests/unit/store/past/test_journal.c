@@ -1,4 +1,4 @@
-/* The journal for those who follow it. */
+/* The journal, for readers that follow it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -24,67 +24,66 @@ static void four_entries(struct shelf *shelf)
     assert_int_equal(store_newest(shelf->store), 4);
 }
 
-struct heard {
+struct seen {
     char text[256];
-    unsigned most; /* then it has heard enough */
+    unsigned most; /* stops after so many */
     unsigned count;
 };
 
-static bool hear(void *user, const struct journal_row *row)
+static bool see(void *user, const struct journal_row *row)
 {
-    struct heard *heard = user;
-    const size_t used = strlen(heard->text);
+    struct seen *seen = user;
+    const size_t used = strlen(seen->text);
 
     assert_true(row->at_ms > 0);
     assert_int_equal(row->command[0], '{');
     assert_int_equal(row->result[0], '{');
-    (void)snprintf(heard->text + used, sizeof heard->text - used, "%llu %s;",
+    (void)snprintf(seen->text + used, sizeof seen->text - used, "%llu %s;",
                    (unsigned long long)row->seq, row->kind);
-    return ++heard->count < heard->most;
+    return ++seen->count < seen->most;
 }
 
-static void hears(struct shelf *shelf, uint64_t after, uint32_t limit, unsigned most,
-                  const char *wanted)
+static void assert_entries(struct shelf *shelf, uint64_t after, uint32_t limit, unsigned most,
+                           const char *wanted)
 {
-    struct heard heard = {.most = most};
+    struct seen seen = {.most = most};
     const struct store_journal_query query = {
-        .after = after, .limit = limit, .user = &heard, .each = hear};
+        .after = after, .limit = limit, .user = &seen, .each = see};
     uint64_t folded = 99;
     struct err err;
 
     if (store_journal(shelf->store, &query, &folded, &err) != 0)
         fail_msg("%s", err.text);
-    assert_string_equal(heard.text, wanted);
+    assert_string_equal(seen.text, wanted);
     assert_int_equal(folded, 0);
 }
 
 SHELF_TEST(journal__gives_entries_after_a_number_oldest_first)
 {
-    hears(shelf, 0, 10, 10, "");
+    assert_entries(shelf, 0, 10, 10, "");
     four_entries(shelf);
-    hears(shelf, 0, 10, 10, "1 node;2 reserve;3 reserve;4 reserve;");
-    hears(shelf, 2, 10, 10, "3 reserve;4 reserve;");
-    hears(shelf, 4, 10, 10, "");
-    hears(shelf, 1, 2, 10, "2 reserve;3 reserve;");
-    hears(shelf, 1, 10, 1, "2 reserve;");
+    assert_entries(shelf, 0, 10, 10, "1 node;2 reserve;3 reserve;4 reserve;");
+    assert_entries(shelf, 2, 10, 10, "3 reserve;4 reserve;");
+    assert_entries(shelf, 4, 10, 10, "");
+    assert_entries(shelf, 1, 2, 10, "2 reserve;3 reserve;");
+    assert_entries(shelf, 1, 10, 1, "2 reserve;");
 }
 
 SHELF_TEST(journal__leaves_out_entries_that_are_no_json)
 {
     four_entries(shelf);
     shelf_spoil(shelf, "UPDATE journal SET command = 'broken' WHERE seq = 2");
-    hears(shelf, 0, 10, 10, "1 node;3 reserve;4 reserve;");
+    assert_entries(shelf, 0, 10, 10, "1 node;3 reserve;4 reserve;");
     shelf_spoil(shelf, "UPDATE journal SET result = '{' WHERE seq = 3");
-    hears(shelf, 0, 10, 10, "1 node;4 reserve;");
+    assert_entries(shelf, 0, 10, 10, "1 node;4 reserve;");
     shelf_spoil(shelf, "UPDATE journal SET command = '{\"kind\":null}' WHERE seq = 4");
-    hears(shelf, 3, 10, 10, "4 ;");
+    assert_entries(shelf, 3, 10, 10, "4 ;");
 }
 
 SHELF_TEST(journal__says_up_to_where_retention_dropped_entries)
 {
-    struct heard heard = {.most = 10};
-    const struct store_journal_query query = {
-        .after = 1, .limit = 10, .user = &heard, .each = hear};
+    struct seen seen = {.most = 10};
+    const struct store_journal_query query = {.after = 1, .limit = 10, .user = &seen, .each = see};
     const int64_t day = 24 * 60 * 60 * 1000;
     uint64_t folded = 0;
     struct err err;
@@ -93,50 +92,50 @@ SHELF_TEST(journal__says_up_to_where_retention_dropped_entries)
     store_retain(shelf->store, 1);
     shelf_maintain(shelf, 9 * day);
     assert_int_equal(store_journal(shelf->store, &query, &folded, &err), 0);
-    assert_string_equal(heard.text, "");
+    assert_string_equal(seen.text, "");
     assert_int_equal(folded, 4);
     assert_int_equal(store_newest(shelf->store), 4);
 }
 
 /* --- the journal of a file --- */
 
-static int hear_span(void *user, const struct journal_span *span, struct err *err)
+static int see_span(void *user, const struct journal_span *span, struct err *err)
 {
-    struct heard *heard = user;
+    struct seen *seen = user;
 
     assert_non_null(err);
     assert_true(span->oldest_ms > 0 && span->oldest_ms <= span->newest_ms);
-    (void)snprintf(heard->text, sizeof heard->text, "folded %llu, set %lld;",
+    (void)snprintf(seen->text, sizeof seen->text, "folded %llu, set %lld;",
                    (unsigned long long)span->folded, (long long)span->set_ms);
     return 0;
 }
 
-static int hear_object(void *user, bool is_node, const char *state, struct err *err)
+static int see_object(void *user, bool is_node, const char *state, struct err *err)
 {
-    struct heard *heard = user;
-    const size_t used = strlen(heard->text);
+    struct seen *seen = user;
+    const size_t used = strlen(seen->text);
 
     assert_non_null(err);
     assert_int_equal(state[0], '{');
-    (void)snprintf(heard->text + used, sizeof heard->text - used, "%s;",
+    (void)snprintf(seen->text + used, sizeof seen->text - used, "%s;",
                    is_node ? "a node" : "a pod");
     return 0;
 }
 
-static int hear_entry(void *user, const struct journal_row *row, struct err *err)
+static int see_entry(void *user, const struct journal_row *row, struct err *err)
 {
-    struct heard *heard = user;
+    struct seen *seen = user;
 
-    if (heard->count == heard->most)
-        return err_set(err, ERR_TOO_LARGE, "heard enough");
-    (void)hear(user, row);
+    if (seen->count == seen->most)
+        return err_set(err, ERR_TOO_LARGE, "seen enough");
+    (void)see(user, row);
     return 0;
 }
 
-static int hear_file(const struct shelf *shelf, struct heard *heard, struct err *err)
+static int read_journal(const struct shelf *shelf, struct seen *seen, struct err *err)
 {
     const struct journal_file_reader reader = {
-        .user = heard, .span = hear_span, .object = hear_object, .entry = hear_entry};
+        .user = seen, .span = see_span, .object = see_object, .entry = see_entry};
 
     return store_journal_file(shelf->path, &reader, err);
 }
@@ -144,38 +143,39 @@ static int hear_file(const struct shelf *shelf, struct heard *heard, struct err 
 SHELF_TEST(journal_file__is_read_beside_its_daemon_and_without)
 {
     static const char all[] = "folded 0, set 0;1 node;2 reserve;3 reserve;4 reserve;";
-    struct heard heard = {.most = 10};
+    struct seen seen = {.most = 10};
     struct err err;
 
-    assert_int_equal(hear_file(shelf, &heard, &err), -(int)ERR_INVALID);
+    assert_int_equal(read_journal(shelf, &seen, &err), -(int)ERR_INVALID);
     assert_non_null(strstr(err.text, "its journal is empty"));
     four_entries(shelf);
-    assert_int_equal(hear_file(shelf, &heard, &err), 0);
-    assert_string_equal(heard.text, all);
+    assert_int_equal(read_journal(shelf, &seen, &err), 0);
+    assert_string_equal(seen.text, all);
     shelf_close(shelf);
-    heard = (struct heard){.most = 10};
-    assert_int_equal(hear_file(shelf, &heard, &err), 0);
-    assert_string_equal(heard.text, all);
-    /* Whoever reads may end it, with an error of its own. */
-    heard = (struct heard){.most = 2};
-    assert_int_equal(hear_file(shelf, &heard, &err), -(int)ERR_TOO_LARGE);
-    assert_string_equal(err.text, "heard enough");
+    seen = (struct seen){.most = 10};
+    assert_int_equal(read_journal(shelf, &seen, &err), 0);
+    assert_string_equal(seen.text, all);
+    /* The reader may end it, with an error of its own. */
+    seen = (struct seen){.most = 2};
+    assert_int_equal(read_journal(shelf, &seen, &err), -(int)ERR_TOO_LARGE);
+    assert_string_equal(err.text, "seen enough");
 }
 
 static int pass_object(void *user, bool is_node, const char *state, struct err *err)
 {
-    (void)user;
-    (void)is_node;
-    (void)state;
-    (void)err;
+    (void)user, (void)is_node, (void)state, (void)err;
     return 0;
 }
 
 static int pass_span(void *user, const struct journal_span *span, struct err *err)
 {
-    (void)user;
-    (void)span;
-    (void)err;
+    (void)user, (void)span, (void)err;
+    return 0;
+}
+
+static int pass_entry(void *user, const struct journal_row *row, struct err *err)
+{
+    (void)user, (void)row, (void)err;
     return 0;
 }
 
@@ -185,7 +185,7 @@ struct completed {
 };
 
 /* Every result has the shares, also those of steps, and those of pods that are in the baseline. */
-static int hear_whole(void *user, const struct journal_row *row, struct err *err)
+static int see_whole(void *user, const struct journal_row *row, struct err *err)
 {
     struct completed *completed = user;
     const char *share = strstr(row->result, "\"shares\":[{");
@@ -209,7 +209,7 @@ SHELF_TEST(journal_file__completes_steps_with_their_shares)
     struct completed completed = {.whole = 0};
     struct err err;
     const struct journal_file_reader reader = {
-        .user = &completed, .object = pass_object, .entry = hear_whole, .span = pass_span};
+        .user = &completed, .object = pass_object, .entry = see_whole, .span = pass_span};
 
     four_entries(shelf);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "p0"), VERDICT_OK);
@@ -237,14 +237,6 @@ static int keep_span(void *user, const struct journal_span *span, struct err *er
 {
     assert_non_null(err);
     *(struct journal_span *)user = *span;
-    return 0;
-}
-
-static int pass_entry(void *user, const struct journal_row *row, struct err *err)
-{
-    (void)user;
-    (void)row;
-    (void)err;
     return 0;
 }
 
@@ -287,7 +279,7 @@ SHELF_TEST(journal_file__begins_with_the_cluster_and_sums_up_clock_steps)
 
 SHELF_TEST(journal_file__gives_the_baseline_first_nodes_before_pods)
 {
-    struct heard heard = {.most = 10};
+    struct seen seen = {.most = 10};
     const int64_t day = 24 * 60 * 60 * 1000;
     struct err err;
 
@@ -298,9 +290,9 @@ SHELF_TEST(journal_file__gives_the_baseline_first_nodes_before_pods)
     assert_int_equal(core_do(core, &clock), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "p1"), VERDICT_OK);
     shelf_save(shelf);
-    assert_int_equal(hear_file(shelf, &heard, &err), 0);
-    assert_memory_equal(heard.text, "folded 4, set ", 14);
-    assert_non_null(strstr(heard.text, ";a node;a pod;a pod;a pod;5 clock;6 release;"));
+    assert_int_equal(read_journal(shelf, &seen, &err), 0);
+    assert_memory_equal(seen.text, "folded 4, set ", 14);
+    assert_non_null(strstr(seen.text, ";a node;a pod;a pod;a pod;5 clock;6 release;"));
 }
 
 SHELF_TEST(journal_file__with_a_gap_or_without_json_is_refused)
@@ -316,10 +308,10 @@ SHELF_TEST(journal_file__with_a_gap_or_without_json_is_refused)
 
     four_entries(shelf);
     for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
-        struct heard heard = {.most = 10};
+        struct seen seen = {.most = 10};
         shelf_spoil(shelf, spoilt[i].sql);
-        assert_int_equal(hear_file(shelf, &heard, &err), -(int)ERR_CORRUPT);
-        assert_string_equal(heard.text, "");
+        assert_int_equal(read_journal(shelf, &seen, &err), -(int)ERR_CORRUPT);
+        assert_string_equal(seen.text, "");
         shelf_spoil(shelf, "UPDATE journal SET result = '{}' WHERE seq = 3");
         assert_non_null(strstr(err.text, spoilt[i].said));
     }

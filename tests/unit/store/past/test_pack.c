@@ -1,5 +1,5 @@
 /*
- * A pack: what goes in comes out, and bytes that no packer wrote are an error, whatever they are.
+ * A pack returns the rows that were packed, and bytes of no packer are an error.
  */
 #include <stdio.h>
 #include <string.h>
@@ -296,7 +296,7 @@ TEST(unpack_table__is_known_to_each_connection)
                      1 + 4 + 1);
     (void)ask(db, "SELECT count(*) FROM unpack", &rc);
     assert_int_not_equal(rc, SQLITE_ROW);
-    /* What is no pack: an error that says so, and the connection goes on. */
+    /* Other bytes are an error that says so, and the connection goes on. */
     (void)ask(db, "SELECT count(*) FROM unpack AS u WHERE u.body = x'0203'", &rc);
     assert_int_equal(rc & 0xff, SQLITE_CORRUPT);
     assert_non_null(strstr(sqlite3_errmsg(db), "a pack of the history is not what"));

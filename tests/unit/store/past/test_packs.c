@@ -217,7 +217,7 @@ static int pack_all(struct shelf *shelf, int64_t piece)
     return packs;
 }
 
-/* What its GPUs were called before they showed their UUIDs is in the history, too. */
+/* The history has the names that GPUs had before their UUIDs, too. */
 static void make_names(struct shelf *shelf)
 {
     static const struct core_gpu two_c[] = {{.id = "GPU-c", .index = 0, .mib = 81920},
@@ -283,8 +283,8 @@ static void granted_since(struct shelf *shelf, int64_t since_ms, const char *wan
 }
 
 /*
- * A GPU is its node's: others may have one of the same name, and each of its names counts. What
- * ended at the moment that is asked about does not count, what ended a millisecond later does.
+ * A GPU belongs to its node: other nodes may have one of the same name, and each of its names
+ * counts. A pod that ended at the moment in question does not count, one that ended later does.
  */
 SHELF_TEST(granted__has_the_model_of_its_own_gpu)
 {
@@ -314,7 +314,7 @@ SHELF_TEST(granted__has_the_model_of_its_own_gpu)
     }
 }
 
-/* --- what is packed when --- */
+/* --- choosing rows to pack --- */
 
 SHELF_TEST(packs__leave_a_small_rest_unpacked)
 {
@@ -406,7 +406,7 @@ SHELF_TEST(packs__go_when_all_of_a_pack_is_too_old)
     assert_int_equal(reach.oldest_ms, 0);
 }
 
-/* The namespace with most loses packs before rows, the oldest first; others lose nothing. */
+/* The largest namespace loses packs before rows, the oldest first; others lose nothing. */
 SHELF_TEST(trim__takes_the_oldest_pack_of_the_largest_namespace)
 {
     struct store_reach reach;

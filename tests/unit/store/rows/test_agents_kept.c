@@ -1,6 +1,6 @@
 /*
- * What is remembered of agents is kept in the ledger: written by pieces, restored as it was, and a
- * wrong row is reported while every other one is restored. The ledger's checks do not look at it.
+ * The memory of agents is kept in the ledger: written by pieces and restored as it was; a wrong row
+ * is reported while the others are restored. The ledger's checks do not look at it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void agents_freep(struct agents **agents)
     agents_free(*agents);
 }
 
-/* Shows what makes this the memory of the node. */
+/* Shows the node and the pod that make this the memory of the node. */
 static void show(struct agents *agents, struct memory memory)
 {
     const struct node_facts node = {.name = memory.node,
@@ -74,7 +74,7 @@ static struct agents *restored(struct store *store)
     return agents;
 }
 
-/* Of each node: what it was, told by what the agents answer when the node is shown anew. */
+/* Reads the memory of a node from the agents' answers when the node is shown anew. */
 static void assert_memory(struct agents *agents, const struct memory *should)
 {
     const struct node_facts bare = {.name = should->node, .uid = should->uid};
@@ -102,7 +102,7 @@ static void assert_remembered(struct store *store, const struct memory *should, 
         assert_memory(agents, &should[i]);
 }
 
-/* --- what is stored --- */
+/* --- storing --- */
 
 SHELF_TEST(agents_kept__is_empty_in_a_new_ledger)
 {
@@ -226,7 +226,7 @@ SHELF_TEST(agents_kept__forgets_a_node_that_is_gone)
     shelf_turn(shelf);
     assert_remembered(shelf->store, &left[1], 1);
     CLEANUP(agents_freep) struct agents *now = restored(shelf->store);
-    agents_node_gone(now, text_of("n3")); /* while nobody looked */
+    agents_node_gone(now, text_of("n3")); /* between two runs */
     remember(shelf, now, 100, 1);
     assert_sql(shelf, "SELECT count(*) FROM agent", 0);
     assert_sql(shelf, "SELECT has_agents FROM meta", 1);
@@ -249,17 +249,12 @@ SHELF_TEST(agents_kept__does_not_write_the_same_again)
 SHELF_TEST(agents_kept__outlives_a_kill_and_a_backup)
 {
     struct shelf left;
-    struct err err;
 
     remember_some(shelf);
-    shelf_init(&left);
-    assert_int_equal(store_copy_raw(shelf->store, left.path, &err), 0);
-    shelf_open(&left);
+    shelf_open_killed(shelf, &left);
     assert_remembered(left.store, some, ARRAY_LEN(some));
     shelf_done(&left);
-    shelf_init(&left);
-    assert_int_equal(store_backup(shelf->store, left.path, &err), 0);
-    shelf_open(&left);
+    shelf_open_backup(shelf, &left);
     assert_remembered(left.store, some, ARRAY_LEN(some));
     shelf_done(&left);
 }
@@ -275,21 +270,6 @@ static void cannot_remember(struct shelf *shelf, const struct agents *agents, co
     assert_int_equal(count, 0);
     if (strstr(err.text, says) == NULL)
         fail_msg("%s", err.text);
-}
-
-/* A trigger of ours stands for whatever makes SQLite refuse a row. */
-static void refuse(struct shelf *shelf, const char *what)
-{
-    char sql[256];
-
-    (void)snprintf(sql, sizeof sql, "CREATE TRIGGER odd %s BEGIN SELECT RAISE(ABORT, 'no'); END",
-                   what);
-    shelf_run(shelf, sql);
-}
-
-static void allow(struct shelf *shelf)
-{
-    shelf_run(shelf, "DROP TRIGGER odd");
 }
 
 SHELF_TEST(agents_kept__keeps_the_former_when_a_write_fails)
@@ -312,10 +292,10 @@ SHELF_TEST(agents_kept__keeps_the_former_when_a_write_fails)
     show(agents, after[1]);
     agents_node_gone(agents, text_of("n1"));
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
-        refuse(shelf, odd[i].refusing);
+        shelf_refuse(shelf, odd[i].refusing);
         cannot_remember(shelf, agents, odd[i].says);
         assert_remembered(shelf->store, some, ARRAY_LEN(some));
-        allow(shelf);
+        shelf_allow(shelf);
     }
     remember(shelf, agents, 100, 3);
     assert_remembered(shelf->store, after, ARRAY_LEN(after));
@@ -328,9 +308,9 @@ SHELF_TEST(agents_kept__stores_no_memory_without_agents_seen)
     CLEANUP(agents_freep) struct agents *agents = agents_new(&rules);
 
     show_some(agents);
-    refuse(shelf, "BEFORE UPDATE ON meta");
+    shelf_refuse(shelf, "BEFORE UPDATE ON meta");
     cannot_remember(shelf, agents, "no");
-    allow(shelf);
+    shelf_allow(shelf);
     assert_remembered(shelf->store, NULL, 0);
     CLEANUP(agents_freep) struct agents *now = restored(shelf->store);
     assert_false(agents_seen(now));

@@ -1,6 +1,6 @@
 /*
- * The policy document that the ledger keeps: byte by byte as it was, until another one comes; and
- * it is nothing that the ledger's checks look at.
+ * The policy document in the ledger is kept byte by byte until another one comes. The ledger's
+ * checks do not look at it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -125,17 +125,12 @@ SHELF_TEST(kept_policy__takes_a_document_of_the_largest_size)
 SHELF_TEST(kept_policy__outlives_a_kill_and_a_backup)
 {
     struct shelf left;
-    struct err err;
 
     keep(shelf, "/a.yaml", TEXT("b"), 1);
-    shelf_init(&left);
-    assert_int_equal(store_copy_raw(shelf->store, left.path, &err), 0);
-    shelf_open(&left);
+    shelf_open_killed(shelf, &left);
     assert_kept(left.path, "/a.yaml", TEXT("b"), 1);
     shelf_done(&left);
-    shelf_init(&left);
-    assert_int_equal(store_backup(shelf->store, left.path, &err), 0);
-    shelf_open(&left);
+    shelf_open_backup(shelf, &left);
     assert_kept(left.path, "/a.yaml", TEXT("b"), 1);
     shelf_done(&left);
 }

@@ -1,5 +1,5 @@
 /*
- * A random walk: whatever the ledger goes through, the file agrees. The default walk is fixed and
+ * A random walk: the file agrees with the ledger after each step. The default walk is fixed and
  * meets every command; MILLIGPU_SEED=<n> selects another.
  */
 #include <stdio.h>
@@ -17,7 +17,7 @@ struct walk {
     struct shelf shelf;
     uint64_t state;
     bool seen[COMMANDS];
-    struct tally *tally; /* what was stored last; NULL: nothing yet */
+    struct tally *tally; /* the last one stored; NULL: none yet */
 };
 
 static uint32_t draw(struct walk *walk, uint32_t below)
@@ -56,7 +56,7 @@ static enum verdict see_pod(struct walk *walk, const char *uid, const char *node
     return core_adopt(&walk->shelf.core, pod, draw(walk, 6) == 0 ? NULL : "300");
 }
 
-/* The version that was judged is drawn, too; 0 is what an older ledger has. */
+/* The version that was judged is drawn, too; 0 is that of an older ledger. */
 static enum verdict reserve(struct walk *walk, const char *uid, const char *node, const char *wants)
 {
     struct core_fixture *core = &walk->shelf.core;

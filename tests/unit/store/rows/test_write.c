@@ -85,7 +85,7 @@ SHELF_TEST(load__returns_each_command)
     }
     for (size_t i = 0; i < COMMANDS; i++)
         assert_true(seen[i]);
-    /* All nodes are gone: n1 left with its last pod. What they held is history. */
+    /* All nodes are gone: n1 left with its last pod. Their charges are history. */
     assert_sql(shelf, "SELECT count(*) FROM node", 0);
     assert_sql(shelf, "SELECT count(*) FROM allocation", 3);
     assert_sql(shelf, "SELECT count(*) FROM share", 6);
@@ -102,7 +102,7 @@ SHELF_TEST(load__returns_nvlink_peers)
                                                {.id = "GPU-b", .index = 1, .socket = 1},
                                                {.id = "GPU-c", .index = 2, .socket = 2}};
     (void)core_node(core, "n1", linked, 3);
-    shelf_save_and_turn(shelf); /* what was read equals what was written */
+    shelf_save_and_turn(shelf); /* read back as written */
     assert_sql(shelf, "SELECT sum(peers) FROM gpu", 4 + 1);
     assert_sql(shelf,
                "SELECT json_extract(result, '$.node.gpus[0].peers') = 4 AND json_extract(result,"
@@ -137,7 +137,7 @@ SHELF_TEST(load__returns_requested_beside_granted_milli)
     request->memory_mib = 16384;
     (void)core_node(core, "n1", gpu, 1);
     assert_int_equal(core_reserve_for(core, "p", "n1", request), VERDICT_OK);
-    shelf_save_and_turn(shelf); /* what was read equals what was written */
+    shelf_save_and_turn(shelf); /* read back as written */
     const struct allocation *held = ledger_find(core->ledger, TEXT("p"));
     assert_int_equal(held->facts.share[0].milli, 200);
     assert_int_equal(held->facts.share[0].asked, 100);
@@ -303,7 +303,7 @@ SHELF_TEST(failed_write__is_rolled_back_alone)
     struct err err;
     (void)core_node(core, "n1", two_a100, 2);
     shelf_save(shelf);
-    /* Someone else edits the file: what memory believes free is taken on disk. */
+    /* Another program edits the file: room that is free in memory is taken on disk. */
     shelf_run(shelf, "UPDATE gpu SET milli = 500 WHERE id = 'GPU-a'");
 
     shelf_begin(shelf);

@@ -1,7 +1,7 @@
 /*
  * The process, the power or the disk fails at every point of the migration from each released
  * version: the ledger is the old one or the new one, nothing in between, and the next start
- * completes it. Most points leave what an earlier one left, byte for byte: it is looked at once.
+ * completes it. Most points leave the same bytes as an earlier one, which are checked once.
  */
 #include <stdio.h>
 #include <string.h>
@@ -101,7 +101,7 @@ static uint64_t hash_file(const char *name, uint64_t seed)
     return disk_file(name, &bytes) ? hash_bytes(bytes.at, bytes.len, seed) : ~seed;
 }
 
-/* Of what the next start finds: the ledger, its log, and how many names beside them. */
+/* Hashes the next start's input: the ledger, its log, and the number of files beside them. */
 static bool is_left_for_the_first_time(const struct old *old)
 {
     char log[160];

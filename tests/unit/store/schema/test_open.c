@@ -87,7 +87,7 @@ FIXTURE_TEST(open__takes_an_empty_file)
     put_file(shelf->path, "", 0);
     shelf_open(shelf);
     shelf_turn(shelf);
-    /* The same holds for what a crash right at the start leaves. */
+    /* Nor does the file matter that a crash right at the start leaves. */
     shelf_close(shelf);
     assert_int_equal(unlink(shelf->path), 0);
     shelf_run(shelf, "PRAGMA journal_mode=WAL");
@@ -400,7 +400,7 @@ FIXTURE_TEST(migration__from_an_unknown_version_is_refused)
     refused(shelf, ERR_CORRUPT, "which never was");
 }
 
-/* --- what a killed process left --- */
+/* --- files of a killed process --- */
 
 static void make_file(const struct shelf *shelf, const char *name)
 {

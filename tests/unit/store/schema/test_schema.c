@@ -1,4 +1,4 @@
-/* What the database itself allows and forbids, whoever writes: tables, checks and triggers. */
+/* Tables, checks and triggers: what the database itself allows and forbids to any writer. */
 #include <stdio.h>
 #include <string.h>
 
@@ -392,7 +392,7 @@ FIXTURE_TEST(charge_row__names_a_gpu_of_its_node)
 }
 
 /*
- * What happened stays
+ * History does not change
  */
 
 FIXTURE_TEST(charge_row__never_changes)
