@@ -15,8 +15,6 @@
 
 #include <cmocka.h>
 
-#include "milligpu/base/alloc.h"
-
 #include "support/patience.h"
 
 void sleep_ms(int64_t ms)
@@ -338,4 +336,12 @@ void client_ask(int fd, const char *text, struct strbuf *out)
 {
     client_send(fd, text);
     client_read(fd, out);
+}
+
+void client_ask_end(const struct site *site, const char *text, struct strbuf *out)
+{
+    const int fd = client_open(site);
+
+    client_send(fd, text);
+    client_read_end(fd, out);
 }

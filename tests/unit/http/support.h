@@ -59,6 +59,8 @@ void client_send(int fd, const char *text);
 void client_read(int fd, struct strbuf *out);
 /* Reads everything until the other side ends the connection. */
 void client_read_end(int fd, struct strbuf *out);
+/* On a connection of its own: sends, then reads everything until the other side ends it. */
+void client_ask_end(const struct site *site, const char *text, struct strbuf *out);
 /* Sends, then reads one answer. */
 void client_ask(int fd, const char *text, struct strbuf *out);
 void sleep_ms(int64_t ms);

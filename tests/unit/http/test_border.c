@@ -1,12 +1,10 @@
 /*
  * Which requests are accepted, and how much memory they get.
  */
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 

@@ -1,5 +1,4 @@
 #include <malloc.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,11 +36,11 @@ SITE_TEST(connection__serves_many_requests)
 SITE_TEST(pipelined_requests__are_answered_in_order)
 {
     site_start(&site);
-    const int fd = client_open(&site);
-    client_send(fd, "POST /later HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "1"
-                    "POST /echo HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "2"
-                    "GET /hello HTTP/1.1\r\nConnection: close\r\n" HEAD);
-    client_read_end(fd, &answer);
+    client_ask_end(&site,
+                   "POST /later HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "1"
+                   "POST /echo HTTP/1.1\r\nContent-Length: 1\r\n" HEAD "2"
+                   "GET /hello HTTP/1.1\r\nConnection: close\r\n" HEAD,
+                   &answer);
     const char *one = strstr(answer.data, "\r\n\r\n1");
     const char *two = strstr(answer.data, "\r\n\r\n2");
     const char *three = strstr(answer.data, "\r\n\r\nhello");
@@ -109,9 +108,7 @@ SITE_TEST(body__arrives_whole_in_any_pieces)
 SITE_TEST(large_body__is_refused_before_it_is_read)
 {
     site_start(&site);
-    const int fd = client_open(&site);
-    client_send(fd, "POST /echo HTTP/1.1\r\nContent-Length: 100001\r\n" HEAD);
-    client_read_end(fd, &answer);
+    client_ask_end(&site, "POST /echo HTTP/1.1\r\nContent-Length: 100001\r\n" HEAD, &answer);
     assert_status(413);
     assert_contains("application/problem+json");
     assert_contains("\"status\":413");
@@ -265,9 +262,7 @@ SITE_TEST(unfinished_request__is_cut_off)
     site.rules.request_ms = 100;
     site_start(&site);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        const int fd = client_open(&site);
-        client_send(fd, parts[i]);
-        client_read_end(fd, &answer);
+        client_ask_end(&site, parts[i], &answer);
         assert_status(408);
     }
 }

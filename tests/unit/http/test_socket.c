@@ -1,8 +1,5 @@
 /* A listener on a Unix socket: its permissions, and the files that it replaces or leaves alone. */
 #include <errno.h>
-#include <limits.h>
-#include <signal.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +7,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include "milligpu/base/alloc.h"
 
 #include "support/patience.h"
 #include "support/test.h"

@@ -3,12 +3,9 @@
  * with it: bytes behind it are never read as the next request. The tests send raw bytes, because a
  * client library would correct them.
  */
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "milligpu/run/clock.h"
 
@@ -39,10 +36,7 @@ static size_t answers(void)
 static void ask_to_the_end(const char *request)
 {
     const int64_t start = clock_ns();
-    const int fd = client_open(&site);
-
-    client_send(fd, request);
-    client_read_end(fd, &answer);
+    client_ask_end(&site, request, &answer);
     if (clock_ns() - start > PATIENCE_S * INT64_C(1000000000))
         fail_msg("only after %d ms: \"%s\"", (int)((clock_ns() - start) / 1000000), request);
 }

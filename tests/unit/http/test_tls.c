@@ -1,16 +1,12 @@
 #include <fcntl.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
-
-#include "milligpu/base/alloc.h"
 
 #include "support.h"
 #include "support/patience.h"
@@ -411,9 +407,7 @@ FIXTURE_TEST(tls__refuses_plain_http)
     CLEANUP(strbuf_done) struct strbuf answer;
     strbuf_init(&answer);
     site_start(&site);
-    const int fd = client_open(&site);
-    client_send(fd, GET);
-    client_read_end(fd, &answer);
+    client_ask_end(&site, GET, &answer);
     assert_null(strstr(answer.data, "hello"));
     assert_true(site_await(&site.refused, 1));
     assert_int_equal(atomic_load(&site.handled), 0);
@@ -426,9 +420,7 @@ FIXTURE_TEST(tls__cuts_off_an_unfinished_handshake)
     strbuf_init(&answer);
     site.rules.request_ms = 100;
     site_start(&site);
-    const int fd = client_open(&site);
-    client_send(fd, "\x16\x03\x01\x02");
-    client_read_end(fd, &answer);
+    client_ask_end(&site, "\x16\x03\x01\x02", &answer);
     assert_int_equal(answer.len, 0);
     assert_true(site_await(&site.refused, 1));
 }

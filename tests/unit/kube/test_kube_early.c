@@ -6,7 +6,6 @@
  */
 #include <stdatomic.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "milligpu/base/alloc.h"
 

@@ -505,10 +505,10 @@ FIXTURE_TEST(event__reaches_the_sink)
     assert_int_equal(fixture->troubles, 0);
 }
 
-TEST_BETWEEN(event__may_be_cut_anywhere, set_up, tear_down)
+/* Versions that are no numbers are not compared, so the same events may come again. */
+FIXTURE_TEST(event__may_be_cut_anywhere)
 {
-    static const char stream[] = EVENT("ADDED", "b", "101") EVENT("MODIFIED", "c", "102");
-    struct fixture *fixture = *state;
+    static const char stream[] = EVENT("ADDED", "b", "x") EVENT("MODIFIED", "c", "x");
 
     be_watching(fixture);
     for (size_t cut = 1; cut < sizeof stream - 1; cut++) {
@@ -517,15 +517,6 @@ TEST_BETWEEN(event__may_be_cut_anywhere, set_up, tear_down)
         data(fixture, first);
         data(fixture, stream + cut);
         received(fixture, "changed:b changed:c");
-        /* The next round has the same versions again, so it starts with a new reflector. */
-        data(fixture, BOOKMARK("102"));
-        end(fixture);
-        reflector_free(fixture->reflector);
-        strbuf_done(&fixture->calls);
-        xfree(fixture);
-        assert_int_equal(set_up(state), 0);
-        fixture = *state;
-        be_watching(fixture);
     }
 }
 

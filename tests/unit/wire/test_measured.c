@@ -1,5 +1,4 @@
 /* Reports are kept for shares that are bound, and for no others. */
-#include "milligpu/base/alloc.h"
 #include "milligpu/core/rules/rulebook.h"
 #include "milligpu/wire/usage/measured.h"
 

@@ -26,6 +26,14 @@ static char *node_json(const struct node *node, bool pods)
     return strbuf_steal(&out);
 }
 
+/* The node's JSON has this part. */
+static void assert_node(const struct core_fixture *core, const char *name, const char *part)
+{
+    CLEANUP(freep) char *json = node_json(node_of(core, name), false);
+
+    assert_has(json, part);
+}
+
 CORE_TEST(node_json__has_its_gpus)
 {
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
@@ -54,9 +62,8 @@ CORE_TEST(free_milli__of_a_closed_gpu_is_0)
     assert_int_equal(admin_gpu_free(node, &node->gpu[0]), 0);
     assert_int_equal(admin_gpu_free(node, &node->gpu[1]), 0);
     assert_int_equal(admin_gpu_free(node, &node->gpu[2]), 500);
-    CLEANUP(freep) char *json = node_json(node, false);
-    assert_has(json, "'cordoned':false,'agent':false,'vouch':'none','capacityMilli':2500");
-    assert_has(json, "'freeMilli':500,'largestFreeMilli':500");
+    assert_node(core, "n1", "'cordoned':false,'agent':false,'vouch':'none','capacityMilli':2500");
+    assert_node(core, "n1", "'freeMilli':500,'largestFreeMilli':500");
 }
 
 CORE_TEST(node_json__has_its_topology)
@@ -69,11 +76,10 @@ CORE_TEST(node_json__has_its_topology)
     };
 
     assert_int_equal(core_node(core, "n1", gpus, 4), VERDICT_OK);
-    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_has(json, "'cordoned':false,'numa':0,'nvlink':['GPU-b','GPU-c']}");
-    assert_has(json, "'cordoned':false,'numa':2,'nvlink':['GPU-a']}");
-    assert_has(json, "'cordoned':false,'nvlink':['GPU-a']}");
-    assert_has(json, "'cordoned':false}]");
+    assert_node(core, "n1", "'cordoned':false,'numa':0,'nvlink':['GPU-b','GPU-c']}");
+    assert_node(core, "n1", "'cordoned':false,'numa':2,'nvlink':['GPU-a']}");
+    assert_node(core, "n1", "'cordoned':false,'nvlink':['GPU-a']}");
+    assert_node(core, "n1", "'cordoned':false}]");
 }
 
 CORE_TEST(node_json__has_a_cordon_beside_a_stronger_reason)
@@ -84,9 +90,8 @@ CORE_TEST(node_json__has_a_cordon_beside_a_stronger_reason)
     };
 
     assert_int_equal(core_node(core, "n1", gpus, 2), VERDICT_OK);
-    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_has(json, "'state':'unhealthy','cordoned':true");
-    assert_has(json, "'state':'unhealthy','cordoned':false");
+    assert_node(core, "n1", "'state':'unhealthy','cordoned':true");
+    assert_node(core, "n1", "'state':'unhealthy','cordoned':false");
 }
 
 CORE_TEST(amounts__of_an_absent_gpu_are_its_charges_only)
@@ -146,9 +151,8 @@ CORE_TEST(held_gpu__names_its_holder)
     whole->whole_gpus = 1;
     assert_int_equal(core_adopt(core, whole, NULL), VERDICT_OK);
     assert_string_equal(admin_node_state(node_of(core, "n1")), "ok");
-    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
     for (size_t i = 0; i < ARRAY_LEN(said); i++)
-        assert_has(json, said[i]);
+        assert_node(core, "n1", said[i]);
 }
 
 CORE_TEST(duplicate_gpu__is_ok_on_the_first_node)
@@ -180,13 +184,12 @@ CORE_TEST(node_state__of_an_unvouched_node_has_a_reason)
                                                     : "not_vouched";
         assert_string_equal(admin_node_state(node_of(core, "n1")), word);
         assert_string_equal(admin_node_shown(node_of(core, "n1")), word);
-        CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
         (void)snprintf(expected, sizeof expected, "'state':'%s','stateText':'%s'", word,
                        vouch == VOUCH_GOOD ? "" : vouch_help(vouch));
-        assert_has(json, expected);
+        assert_node(core, "n1", expected);
         (void)snprintf(expected, sizeof expected, "'vouch':'%s'", vouch_name(vouch));
-        assert_has(json, expected);
-        assert_has(json, vouch == VOUCH_GOOD ? "'freeMilli':2000," : "'freeMilli':0,");
+        assert_node(core, "n1", expected);
+        assert_node(core, "n1", vouch == VOUCH_GOOD ? "'freeMilli':2000," : "'freeMilli':0,");
     }
 }
 
@@ -231,18 +234,15 @@ CORE_TEST(node_state__of_a_tainted_node_has_a_reason)
     assert_true(admin_node_is(node_of(core, "n1"), "closed"));
     assert_true(admin_node_is(node_of(core, "n1"), "tainted"));
     assert_int_equal(admin_gpu_free(node_of(core, "n1"), &node_of(core, "n1")->gpu[0]), 0);
-    CLEANUP(freep) char *json = node_json(node_of(core, "n1"), false);
-    assert_has(json,
-               "'state':'tainted','stateText':'a taint that is not tolerated: team=a:NoExecute'");
-    assert_has(json, "'freeMilli':0,'largestFreeMilli':0");
+    assert_node(core, "n1",
+                "'state':'tainted','stateText':'a taint that is not tolerated: team=a:NoExecute'");
+    assert_node(core, "n1", "'freeMilli':0,'largestFreeMilli':0");
     inventory->taints = (struct node_taints){.taints = 1, .taint = &plain};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
-    CLEANUP(freep) char *other = node_json(node_of(core, "n1"), false);
-    assert_has(other, "not tolerated: plain:NoSchedule\"");
+    assert_node(core, "n1", "not tolerated: plain:NoSchedule\"");
     inventory->taints = (struct node_taints){.unreadable = true};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
-    CLEANUP(freep) char *odd = node_json(node_of(core, "n1"), false);
-    assert_has(odd, "'stateText':'its taints cannot be read'");
+    assert_node(core, "n1", "'stateText':'its taints cannot be read'");
     inventory = core_inventory(core, "cpu", "uid", two, 0);
     inventory->taints = (struct node_taints){.unschedulable = true};
     const struct command bare = {.kind = COMMAND_NODE, .inventory = inventory};

@@ -68,13 +68,7 @@ WIRE_TEST(node_decoder__takes_a_bare_node)
 
 static struct node_facts with_spec(struct fixture *fixture, const char *spec)
 {
-    struct strbuf bytes;
-
-    strbuf_init(&bytes);
-    strbuf_printf(&bytes, "{'metadata':{'name':'n'},%s}", spec);
-    const struct node_facts node = decode(fixture, bytes.data);
-    strbuf_done(&bytes);
-    return node;
+    return decode(fixture, arena_printf(&fixture->arena, "{'metadata':{'name':'n'},%s}", spec));
 }
 
 WIRE_TEST(taints__are_read_with_their_effects)
@@ -140,9 +134,9 @@ WIRE_TEST(not_ready__is_that_of_the_ready_condition)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char status[256];
-        (void)snprintf(status, sizeof status, "'status':{'conditions':%s}", cases[i].conditions);
-        const struct node_facts node = with_spec(fixture, status);
+        const struct node_facts node =
+            with_spec(fixture, arena_printf(&fixture->arena, "'status':{'conditions':%s}",
+                                            cases[i].conditions));
         assert_int_equal(node.taints.not_ready, cases[i].not_ready);
         assert_false(node.taints.unreadable);
         assert_null(node.unreadable);
@@ -151,12 +145,8 @@ WIRE_TEST(not_ready__is_that_of_the_ready_condition)
 
 static struct node_facts labelled(struct fixture *fixture, const char *labels)
 {
-    struct strbuf bytes;
-    strbuf_init(&bytes);
-    strbuf_printf(&bytes, "{'metadata':{'name':'n','labels':{%s}}}", labels);
-    const struct node_facts node = decode(fixture, bytes.data);
-    strbuf_done(&bytes);
-    return node;
+    return decode(fixture,
+                  arena_printf(&fixture->arena, "{'metadata':{'name':'n','labels':{%s}}}", labels));
 }
 
 #define MIG(word)      "\"nvidia.com/mig." word
@@ -409,11 +399,9 @@ WIRE_TEST(nvlink__is_read_as_far_as_possible)
         {"['GPU-1','\\u0000']", 1, true},
     };
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
-        struct strbuf gpus;
-        strbuf_init(&gpus);
-        strbuf_printf(&gpus, "[{'nvlink': %s, 'uuid':'GPU-a','index':4}]", row[i].nvlink);
-        const struct node_facts node = with_gpus(fixture, gpus.data);
-        strbuf_done(&gpus);
+        const struct node_facts node = with_gpus(
+            fixture, arena_printf(&fixture->arena, "[{'nvlink': %s, 'uuid':'GPU-a','index':4}]",
+                                  row[i].nvlink));
         assert_null(node.gpus_error);
         assert_int_equal(node.gpus, 1);
         assert_int_equal(node.gpu[0].index, 4);
@@ -551,10 +539,9 @@ WIRE_TEST(node_decoder__keeps_a_node_with_unreadable_fields)
         {"", ",'status':[]", "status: expected an object"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char bytes[512];
-        (void)snprintf(bytes, sizeof bytes, "{'metadata':{'name':'n'%s,'uid':'u'}%s}",
-                       cases[i].meta, cases[i].rest);
-        const struct node_facts node = decode(fixture, bytes);
+        const struct node_facts node =
+            decode(fixture, arena_printf(&fixture->arena, "{'metadata':{'name':'n'%s,'uid':'u'}%s}",
+                                         cases[i].meta, cases[i].rest));
         assert_string_equal(node.name, "n");
         assert_string_equal(node.uid, "u");
         if (node.unreadable == NULL || strstr(node.unreadable, cases[i].says) == NULL)
@@ -588,10 +575,9 @@ WIRE_TEST(agent_annotation__means_an_agent_whatever_its_value)
         {"'milligpu.io/agent':{'a':[1]}", true},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char bytes[256];
-        (void)snprintf(bytes, sizeof bytes, "{'metadata':{'annotations':{%s},'name':'n'}}",
-                       cases[i].annotations);
-        const struct node_facts node = decode(fixture, bytes);
+        const struct node_facts node = decode(
+            fixture, arena_printf(&fixture->arena, "{'metadata':{'annotations':{%s},'name':'n'}}",
+                                  cases[i].annotations));
         assert_int_equal(node.agent, cases[i].agent);
         assert_null(node.unreadable);
     }
@@ -832,10 +818,9 @@ WIRE_TEST(cpu_and_memory__that_cannot_be_read_are_unknown)
         "'cpu':'8','memory':'8Gi','cpu':[],'memory':null",
     };
     for (size_t i = 0; i < ARRAY_LEN(amounts); i++) {
-        char all[256];
-        (void)snprintf(all, sizeof all, "%s%s'nvidia.com/vgpu':'7000'", amounts[i],
-                       i > 0 ? "," : "");
-        const struct node_facts node = allocatable(fixture, all);
+        const struct node_facts node =
+            allocatable(fixture, arena_printf(&fixture->arena, "%s%s'nvidia.com/vgpu':'7000'",
+                                              amounts[i], i > 0 ? "," : ""));
         assert_null(node.unreadable);
         assert_string_equal(node.allocatable_milli, "7000");
         if (node.host.cpu_milli != 0 || node.host.memory_mib != 0)

@@ -1,10 +1,8 @@
 /* Verification of a snapshot beside the running writer, and of any file. */
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <sqlite3.h>
 

@@ -16,6 +16,11 @@
 static const char name[] = "/nowhere/disk.db";
 static const char log_name[] = "/nowhere/disk.db-wal";
 
+static void close_it(sqlite3 *db)
+{
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
 static sqlite3 *open_it(void)
 {
     sqlite3 *db = NULL;
@@ -71,7 +76,7 @@ static int count(void)
     assert_int_equal(ask(db, "SELECT count(*) FROM pragma_integrity_check"
                              " WHERE integrity_check = 'ok'"),
                      1);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    close_it(db);
     return rows;
 }
 
@@ -98,10 +103,10 @@ FIXTURE_TEST(fake_disk__shares_a_log_between_connections)
     assert_int_equal(ask(b, "SELECT count(*) FROM t"), 2);
     must_do(b, "INSERT INTO t VALUES (3)");
     assert_int_equal(ask(a, "SELECT count(*) FROM t"), 3);
-    assert_int_equal(sqlite3_close(a), SQLITE_OK);
+    close_it(a);
     struct text log;
     assert_true(disk_file(log_name, &log));
-    assert_int_equal(sqlite3_close(b), SQLITE_OK);
+    close_it(b);
     assert_false(disk_file(log_name, &log)); /* the last close checkpoints it */
     assert_int_equal(count(), 3);
 }
@@ -122,8 +127,8 @@ FIXTURE_TEST(fake_disk__lets_one_writer_write_a_log)
     assert_int_equal(ask(a, "PRAGMA wal_checkpoint(RESTART)"), 1); /* b blocks it */
     must_do(b, "COMMIT");
     assert_int_equal(ask(a, "PRAGMA wal_checkpoint(RESTART)"), 0);
-    assert_int_equal(sqlite3_close(a), SQLITE_OK);
-    assert_int_equal(sqlite3_close(b), SQLITE_OK);
+    close_it(a);
+    close_it(b);
 }
 
 FIXTURE_TEST(fake_disk__makes_a_writer_without_a_log_wait_for_readers)
@@ -141,9 +146,9 @@ FIXTURE_TEST(fake_disk__makes_a_writer_without_a_log_wait_for_readers)
     must_do(b, "COMMIT");
     must_do(a, "COMMIT");
     assert_int_equal(ask(c, "SELECT count(*) FROM t"), 1);
-    assert_int_equal(sqlite3_close(a), SQLITE_OK);
-    assert_int_equal(sqlite3_close(b), SQLITE_OK);
-    assert_int_equal(sqlite3_close(c), SQLITE_OK);
+    close_it(a);
+    close_it(b);
+    close_it(c);
 }
 
 FIXTURE_TEST(power_cut__loses_unsynced_bytes)
@@ -153,12 +158,12 @@ FIXTURE_TEST(power_cut__loses_unsynced_bytes)
     must_do(db, "INSERT INTO t VALUES (1)");
     must_do(db, "PRAGMA synchronous=OFF; INSERT INTO t VALUES (2)");
     disk_cut();
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    close_it(db);
     disk_restart(DISK_KEEPS_ALL, 0); /* the process died: the kernel still has it */
     db = open_it();
     assert_int_equal(ask(db, "SELECT count(*) FROM t"), 2);
     disk_cut();
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    close_it(db);
     disk_restart(DISK_KEEPS_NONE, 0); /* and loses it later */
     assert_int_equal(count(), 1);
 }
@@ -172,7 +177,7 @@ FIXTURE_TEST(power_cut__loses_a_name_until_its_folder_is_synced)
         must_do(db, "PRAGMA journal_mode=MEMORY; CREATE TABLE t (x)");
         if (synced != 0)
             sync_folder();
-        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+        close_it(db);
         disk_restart(DISK_KEEPS_NONE, 0);
         assert_int_equal(disk_file(name, &bytes), synced);
     }
@@ -221,7 +226,7 @@ FIXTURE_TEST(power_cut__keeps_each_acknowledged_row)
         assert_true(disk_is_cut());
         assert_int_equal(disk_changes() - before, n - 1);
         assert_int_equal(ask(db, "SELECT 1 FROM t"), -1);
-        assert_int_equal(sqlite3_close(db), SQLITE_OK);
+        close_it(db);
         assert_int_equal(disk_changes() - before, n - 1);
         disk_restart(DISK_KEEPS_SOME, n);
         assert_in_range(count(), rows, rows + 1);
@@ -238,7 +243,7 @@ static char *image(uint64_t seed)
     sync_folder();
     disk_cut_before(18);
     (void)insert_until_cut(db);
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    close_it(db);
     disk_restart(DISK_KEEPS_SOME, seed);
     strbuf_init(&all);
     static const char *const names[] = {name, log_name};
@@ -265,6 +270,23 @@ FIXTURE_TEST(power_cut__leaves_the_same_bytes_for_the_same_seed)
     assert_true(differ > 0);
 }
 
+/* A file of the fake disk, past SQLite's pager. close_file() it. */
+static sqlite3_file *open_file(void)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    sqlite3_file *file = xcalloc(1, (size_t)vfs->szOsFile);
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MAIN_DB;
+
+    assert_int_equal(vfs->xOpen(vfs, name, file, flags, NULL), SQLITE_OK);
+    return file;
+}
+
+static void close_file(sqlite3_file *file)
+{
+    assert_int_equal(file->pMethods->xClose(file), SQLITE_OK);
+    xfree(file);
+}
+
 FIXTURE_TEST(power_cut__tears_a_write_at_sectors)
 {
     char old[8 * 512];
@@ -276,13 +298,9 @@ FIXTURE_TEST(power_cut__tears_a_write_at_sectors)
     for (uint64_t seed = 0; seed < 32; seed++) {
         disk_clear();
         disk_put(name, (struct text){old, sizeof old});
-        sqlite3_file *file = xcalloc(1, (size_t)sqlite3_vfs_find(NULL)->szOsFile);
-        sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
-        const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MAIN_DB;
-        assert_int_equal(vfs->xOpen(vfs, name, file, flags, NULL), SQLITE_OK);
+        sqlite3_file *file = open_file();
         assert_int_equal(file->pMethods->xWrite(file, new, 7 * 512, 100), SQLITE_OK);
-        assert_int_equal(file->pMethods->xClose(file), SQLITE_OK);
-        xfree(file);
+        close_file(file);
         disk_restart(DISK_KEEPS_SOME, seed);
         assert_true(disk_file(name, &bytes));
         assert_int_equal(bytes.len, sizeof old);
@@ -318,34 +336,30 @@ FIXTURE_TEST(fake_disk__fails_the_nth_operation_once_or_for_good)
     assert_int_equal(disk_failed(), 2);
     disk_fail(0, 0, SQLITE_OK, false);
     must_do(db, "INSERT INTO t VALUES (6)");
-    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    close_it(db);
     disk_fail(DISK_READ, 1, SQLITE_IOERR, true);
     sqlite3 *blind = NULL;
     assert_int_equal(sqlite3_open(name, &blind), SQLITE_IOERR);
     assert_int_equal(ask(blind, "SELECT count(*) FROM t"), -1);
-    assert_int_equal(sqlite3_close(blind), SQLITE_OK);
+    close_it(blind);
     disk_fail(DISK_OPEN, 1, SQLITE_IOERR, false);
     assert_int_equal(sqlite3_open(name, &blind), SQLITE_CANTOPEN);
-    assert_int_equal(sqlite3_close(blind), SQLITE_OK);
+    close_it(blind);
     assert_int_equal(count(), 3);
 }
 
 FIXTURE_TEST(fake_disk__does_not_keep_a_failed_sync_with_the_next)
 {
     struct text bytes;
-    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
     disk_put(name, TEXT("...."));
-    sqlite3_file *file = xcalloc(1, (size_t)vfs->szOsFile);
-    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_MAIN_DB;
-    assert_int_equal(vfs->xOpen(vfs, name, file, flags, NULL), SQLITE_OK);
+    sqlite3_file *file = open_file();
     assert_int_equal(file->pMethods->xWrite(file, "a", 1, 0), SQLITE_OK);
     disk_fail(DISK_SYNC, 1, SQLITE_IOERR, false);
     assert_int_equal(file->pMethods->xSync(file, SQLITE_SYNC_NORMAL), SQLITE_IOERR_FSYNC);
     assert_int_equal(file->pMethods->xWrite(file, "b", 1, 1), SQLITE_OK);
     assert_int_equal(file->pMethods->xSync(file, SQLITE_SYNC_NORMAL), SQLITE_OK);
     assert_true(disk_file(name, &bytes) && text_is(bytes, "ab.."));
-    assert_int_equal(file->pMethods->xClose(file), SQLITE_OK);
-    xfree(file);
+    close_file(file);
     disk_restart(DISK_KEEPS_NONE, 0);
     assert_true(disk_file(name, &bytes) && text_is(bytes, ".b.."));
 }

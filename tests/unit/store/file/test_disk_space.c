@@ -2,15 +2,10 @@
  * The ledger's limit in bytes: the order of trimming near it, and the end of grants at it. And the
  * ballast beside it, for a full disk.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <sqlite3.h>
-
-#include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/test.h"

@@ -4,11 +4,8 @@
  * and after the repair the same open ledger works on.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include <sqlite3.h>
-
-#include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/disk.h"

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sqlite3.h>
-
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"

@@ -4,10 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
-
-#include "milligpu/base/alloc.h"
-
 #include "store/store_internal.h"
 #include "support/store_checks.h"
 #include "support/test.h"

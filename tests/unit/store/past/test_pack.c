@@ -1,7 +1,6 @@
 /*
  * A pack returns the rows that were packed, and bytes of no packer are an error.
  */
-#include <stdio.h>
 #include <string.h>
 
 #include <sqlite3.h>

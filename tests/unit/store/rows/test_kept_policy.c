@@ -2,10 +2,7 @@
  * The policy document in the ledger is kept byte by byte until another one comes. The ledger's
  * checks do not look at it.
  */
-#include <stdio.h>
 #include <string.h>
-
-#include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
 

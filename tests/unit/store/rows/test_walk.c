@@ -3,10 +3,6 @@
  * meets every command; MILLIGPU_SEED=<n> selects another.
  */
 #include <stdio.h>
-#include <string.h>
-
-#include "milligpu/base/alloc.h"
-#include "milligpu/run/clock.h"
 
 #include "support/test.h"
 #include "unit/store/support_shelf.h"

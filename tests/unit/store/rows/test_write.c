@@ -3,10 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sqlite3.h>
-
-#include "milligpu/base/alloc.h"
-
 #include "core/ledger/ledger_internal.h"
 #include "support/other_thread.h"
 #include "support/store_checks.h"

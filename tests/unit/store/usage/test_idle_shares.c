@@ -1,5 +1,4 @@
 /* The beginnings of idle times are read back, and go with the allocation; no part of I6. */
-#include <stdio.h>
 #include <string.h>
 
 #include <sqlite3.h>

@@ -2,8 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sqlite3.h>
-
 #include "milligpu/base/strbuf.h"
 
 #include "store/store_internal.h"

@@ -1,5 +1,4 @@
 /* When containers held more memory than their shares, as the journal has it. */
-#include <stdio.h>
 #include <string.h>
 
 #include "store/store_internal.h"
