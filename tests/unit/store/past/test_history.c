@@ -54,18 +54,41 @@ static void at(struct core_fixture *core, int64_t ms)
     core->now_ms = ms - 1; /* the fixture advances its clock before it acts */
 }
 
+static void reserve_at(struct core_fixture *core, int64_t ms, const char *uid, const char *words)
+{
+    at(core, ms);
+    assert_int_equal(core_reserve(core, uid, "n1", words), VERDICT_OK);
+}
+
+static void step_at(struct core_fixture *core, int64_t ms, enum command_kind kind, const char *uid)
+{
+    at(core, ms);
+    assert_int_equal(core_step(core, kind, uid), VERDICT_OK);
+}
+
+static void node_gone(struct core_fixture *core, const char *node)
+{
+    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = node};
+
+    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+}
+
+/* Runs a round of retention, which leaves so many rows. */
+static void retain(struct shelf *shelf, int64_t now_ms, int journal, int allocations)
+{
+    shelf_maintain(shelf, now_ms);
+    assert_sql(shelf, "SELECT count(*) FROM journal", journal);
+    assert_sql(shelf, "SELECT count(*) FROM allocation", allocations);
+}
+
 SHELF_TEST(history__says_which_pod_held_a_gpu_when)
 {
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
-    at(core, 1000);
-    assert_int_equal(core_reserve(core, "a", "n1", "600x2"), VERDICT_OK);
-    at(core, 2000);
-    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
-    at(core, 3000);
-    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
-    at(core, 4000);
-    assert_int_equal(core_reserve(core, "a", "n1", "100"), VERDICT_OK); /* the same pod again */
+    reserve_at(core, 1000, "a", "600x2");
+    reserve_at(core, 2000, "b", "300");
+    step_at(core, 3000, COMMAND_RELEASE, "a");
+    reserve_at(core, 4000, "a", "100"); /* the same pod again */
     shelf_save(shelf);
 
     struct store_history_query query = {.gpu = "GPU-a"};
@@ -143,17 +166,12 @@ SHELF_TEST(granted__is_counted_from_bound_to_ended)
 {
     at(core, 100);
     (void)core_node(core, "n1", two_a100, 2);
-    at(core, 1000);
-    assert_int_equal(core_reserve(core, "a", "n1", "600x2"), VERDICT_OK);
-    at(core, 2000);
-    assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
-    at(core, 3000);
-    assert_int_equal(core_reserve(core, "b", "n1", "300"), VERDICT_OK);
+    reserve_at(core, 1000, "a", "600x2");
+    step_at(core, 2000, COMMAND_CONFIRM, "a");
+    reserve_at(core, 3000, "b", "300");
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "b"), VERDICT_OK);
-    at(core, 4000);
-    assert_int_equal(core_reserve(core, "never", "n1", "100"), VERDICT_OK);
-    at(core, 12000);
-    assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
+    reserve_at(core, 4000, "never", "100");
+    step_at(core, 12000, COMMAND_RELEASE, "a");
     assert_int_equal(core_step(core, COMMAND_RELEASE, "never"), VERDICT_OK);
     shelf_save(shelf);
     /* a: 1200 milli for 10 s; b: 300 for 19 s, since the fixture's clock goes on by 1 ms. */
@@ -191,8 +209,7 @@ SHELF_TEST(retention__drops_the_old_and_keeps_the_present)
     at(core, day);
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_counted, 2);
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    node_gone(core, "n2");
     (void)core_reserve(core, "stays", "n1", "100");
     shelf_save(shelf);
     for (int i = 0; i < 10; i++) {
@@ -218,8 +235,7 @@ SHELF_TEST(retention__drops_the_old_and_keeps_the_present)
     shelf_turn(shelf);
     assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
     assert_sql(shelf, "SELECT count(*) FROM journal", 0);
-    at(core, 1001 * day);
-    assert_int_equal(core_step(core, COMMAND_CONFIRM, "stays"), VERDICT_OK);
+    step_at(core, 1001 * day, COMMAND_CONFIRM, "stays");
     shelf_save_and_turn(shelf);
     assert_sql(shelf, "SELECT seq FROM journal", 25);
 }
@@ -273,8 +289,7 @@ SHELF_TEST(retention__may_end_a_round_with_any_entry)
     (void)core_step(core, COMMAND_CONFIRM, "a");
     (void)core_reserve(core, "b", "n1", "50");
     (void)core_step(core, COMMAND_RELEASE, "b");
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    node_gone(core, "n2");
     shelf_save(shelf);
     for (int left = 7; left > 0; left--) {
         assert_sql(shelf, "SELECT count(*) FROM journal", left);
@@ -291,8 +306,7 @@ SHELF_TEST(retention__keeps_an_object_that_came_again)
     store_retain(shelf->store, 1);
     (void)core_node(core, "n1", two_a100, 2);
     (void)core_node(core, "n2", two_counted, 2);
-    const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n2"};
-    assert_int_equal(core_do(core, &gone), VERDICT_OK);
+    node_gone(core, "n2");
     (void)core_node(core, "n2", two_counted, 2);
     (void)core_reserve(core, "a", "n1", "50");
     (void)core_step(core, COMMAND_RELEASE, "a");
@@ -331,9 +345,7 @@ SHELF_TEST(retention__unset_drops_nothing)
     (void)core_reserve(core, "a", "n1", "50");
     (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
-    shelf_maintain(shelf, 100000 * day);
-    assert_sql(shelf, "SELECT count(*) FROM journal", 3);
-    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
+    retain(shelf, 100000 * day, 3, 1);
 }
 
 SHELF_TEST(retention__keeps_young_entries_when_the_clock_is_set_back)
@@ -363,13 +375,9 @@ SHELF_TEST(retention__drops_nothing_while_the_clock_is_doubted)
     (void)core_step(core, COMMAND_RELEASE, "a");
     shelf_save(shelf);
     store_doubt_clock(shelf->store, true);
-    shelf_maintain(shelf, 401 * day);
-    assert_sql(shelf, "SELECT count(*) FROM journal", 3);
-    assert_sql(shelf, "SELECT count(*) FROM allocation", 1);
+    retain(shelf, 401 * day, 3, 1);
     store_doubt_clock(shelf->store, false);
-    shelf_maintain(shelf, 12 * day);
-    assert_sql(shelf, "SELECT count(*) FROM journal", 0);
-    assert_sql(shelf, "SELECT count(*) FROM allocation", 0);
+    retain(shelf, 12 * day, 0, 0);
 }
 
 /* Otherwise a clock 400 days ahead for two seconds would let the journal grow for 400 days. */

@@ -195,21 +195,27 @@ static void make_a_past(struct shelf *shelf)
     shelf_save(shelf);
 }
 
-/* In pieces of so many bytes, to the end; returns how many packs there are. */
-static int pack_all(struct shelf *shelf, int64_t piece)
+/* Returns how many rows go into a pack of so many bytes. */
+static int pack_once(struct shelf *shelf, int64_t piece)
 {
     struct err err;
     int rows = 0;
-    int packs = 0;
 
     shelf->store->limits.piece = piece;
-    do {
-        assert_int_equal(db_exec(shelf->store->db, "BEGIN IMMEDIATE", &err), 0);
-        if (packs_add(shelf->store, &rows, &err) < 0)
-            fail_msg("%s", err.text);
-        assert_int_equal(db_exec(shelf->store->db, "COMMIT", &err), 0);
-        packs += rows > 0;
-    } while (rows > 0);
+    assert_int_equal(db_exec(shelf->store->db, "BEGIN IMMEDIATE", &err), 0);
+    if (packs_add(shelf->store, &rows, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(db_exec(shelf->store->db, "COMMIT", &err), 0);
+    return rows;
+}
+
+/* In pieces of so many bytes, to the end; returns how many packs there are. */
+static int pack_all(struct shelf *shelf, int64_t piece)
+{
+    int packs = 0;
+
+    while (pack_once(shelf, piece) > 0)
+        packs++;
     return packs;
 }
 
@@ -324,9 +330,7 @@ SHELF_TEST(packs__leave_a_small_rest_unpacked)
 
 SHELF_TEST(packs__take_the_oldest_a_piece_at_a_time)
 {
-    struct err err;
     char uid[32];
-    int rows = 0;
 
     (void)core_node(core, "n1", two_a100, 2);
     for (int i = 0; i < 30; i++) {
@@ -339,18 +343,11 @@ SHELF_TEST(packs__take_the_oldest_a_piece_at_a_time)
     }
     shelf_save(shelf);
     shelf->store->limits.fold = 5;
-    assert_int_equal(db_exec(shelf->store->db, "BEGIN IMMEDIATE", &err), 0);
-    shelf->store->limits.piece = 2000;
-    assert_int_equal(packs_add(shelf->store, &rows, &err), 0);
-    assert_int_equal(db_exec(shelf->store->db, "COMMIT", &err), 0);
+    const int rows = pack_once(shelf, 2000);
     assert_in_range(rows, 3, 9);
     assert_sql(shelf, "SELECT last FROM pack", 30);
     assert_sql(shelf, "SELECT first FROM pack", 31 - rows);
-    assert_int_equal(db_exec(shelf->store->db, "BEGIN IMMEDIATE", &err), 0);
-    shelf->store->limits.piece = 8000; /* more than two rounds of retention take */
-    assert_int_equal(packs_add(shelf->store, &rows, &err), 0);
-    assert_int_equal(db_exec(shelf->store->db, "COMMIT", &err), 0);
-    assert_int_equal(rows, 10);
+    assert_int_equal(pack_once(shelf, 8000), 10); /* more than two rounds of retention take */
     shelf_sound(shelf);
 }
 
