@@ -209,47 +209,42 @@ WIRE_TEST(texts_for_people__that_cannot_be_read_are_left_out)
     assert_string_equal(pod.scheduling.gates, "x, ");
 }
 
-#define OWNED(labels, owners)                                                                      \
-    "{'metadata':{'name':'p','uid':'u','ownerReferences':[" owners "],'labels':{" labels "}}}"
-#define OWNER(kind, name) "{'kind':'" kind "','name':'" name "','uid':'1-2','controller':true}"
-
-static void assert_owner(struct fixture *fixture, const char *bytes, const char *kind,
-                         const char *name, const char *uid)
-{
-    const struct pod pod = decode(fixture, bytes);
-
-    assert_string_equal(pod.owner.kind, kind);
-    assert_string_equal(pod.owner.name, name);
-    if (uid == NULL)
-        assert_null(pod.owner.uid);
-    else
-        assert_string_equal(pod.owner.uid, uid);
-}
-
+/* A controller of this kind and name made the pod, which has this label. */
 WIRE_TEST(owner__of_a_replica_set_is_the_deployment_that_made_it)
 {
-    assert_owner(fixture, OWNED("'pod-template-hash':'5d4'", OWNER("ReplicaSet", "llm-5d4")),
-                 "Deployment", "llm", NULL);
-    assert_owner(fixture,
-                 OWNED("'rollouts-pod-template-hash':'5d4'", OWNER("ReplicaSet", "llm-5d4")),
-                 "Rollout", "llm", NULL);
-    assert_owner(fixture, OWNED("'pod-template-hash':'5d4'", OWNER("ReplicaSet", "a-5d4")),
-                 "Deployment", "a", NULL);
-    assert_owner(fixture, OWNED("'pod-template-hash':'5d4'", OWNER("ReplicaSet", "-5d4")),
-                 "ReplicaSet", "-5d4", "1-2");
-    assert_owner(fixture, OWNED("'pod-template-hash':'5d4'", OWNER("ReplicaSet", "llm_5d4")),
-                 "ReplicaSet", "llm_5d4", "1-2");
-    assert_owner(fixture, OWNED("'pod-template-hash':'5d4'", OWNER("ReplicaSet", "llm-5d5")),
-                 "ReplicaSet", "llm-5d5", "1-2");
-    assert_owner(fixture, OWNED("'pod-template-hash':'5d4'", OWNER("Job", "llm-5d4")), "Job",
-                 "llm-5d4", "1-2");
-    assert_owner(fixture, OWNED("'a':'b'", OWNER("ReplicaSet", "llm-5d4")), "ReplicaSet", "llm-5d4",
-                 "1-2");
-    assert_owner(fixture,
-                 OWNED("'a':'b'",
-                       "{'kind':'A','name':'b','controller':false},{'kind':'C','name':'d'}," OWNER(
-                           "Job", "j")),
-                 "Job", "j", "1-2");
+    static const struct {
+        const char *label;
+        const char *kind;
+        const char *name;
+        const char *owner_kind;
+        const char *owner_name; /* of the controller itself, unless it was made by another */
+    } row[] = {
+        {"'pod-template-hash':'5d4'", "ReplicaSet", "llm-5d4", "Deployment", "llm"},
+        {"'rollouts-pod-template-hash':'5d4'", "ReplicaSet", "llm-5d4", "Rollout", "llm"},
+        {"'pod-template-hash':'5d4'", "ReplicaSet", "a-5d4", "Deployment", "a"},
+        {"'pod-template-hash':'5d4'", "ReplicaSet", "-5d4", "ReplicaSet", "-5d4"},
+        {"'pod-template-hash':'5d4'", "ReplicaSet", "llm_5d4", "ReplicaSet", "llm_5d4"},
+        {"'pod-template-hash':'5d4'", "ReplicaSet", "llm-5d5", "ReplicaSet", "llm-5d5"},
+        {"'pod-template-hash':'5d4'", "Job", "llm-5d4", "Job", "llm-5d4"},
+        {"'a':'b'", "ReplicaSet", "llm-5d4", "ReplicaSet", "llm-5d4"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct pod pod = decode(
+            fixture,
+            arena_printf(&fixture->arena,
+                         "{'metadata':{'name':'p','uid':'u','ownerReferences':["
+                         "{'kind':'A','name':'b','controller':false},{'kind':'C','name':'d'},"
+                         "{'kind':'%s','name':'%s','uid':'1-2','controller':true}],"
+                         "'labels':{%s}}}",
+                         row[i].kind, row[i].name, row[i].label));
+        assert_string_equal(pod.owner.kind, row[i].owner_kind);
+        assert_string_equal(pod.owner.name, row[i].owner_name);
+        if (strcmp(row[i].owner_name, row[i].name) == 0)
+            assert_string_equal(pod.owner.uid, "1-2");
+        else
+            assert_null(pod.owner.uid);
+    }
 }
 
 WIRE_TEST(odd_keys__are_annotations_near_ours)
