@@ -107,10 +107,7 @@ FIXTURE_TEST(early_success__is_a_failure)
     assert_int_equal(fixture->pair.client.failed, MANY);
 }
 
-/*
- * Neither is it sent again without the caller: libcurl retries on a new connection if the old one
- * has already served a request.
- */
+/* libcurl would retry on a new connection where the old one has already served a request. */
 FIXTURE_TEST(request__sent_whole_is_sent_once_and_not_reported_unsent)
 {
     for (int abruptly = 0; abruptly < 2; abruptly++) {

@@ -140,11 +140,11 @@ SHELF_TEST(load__returns_requested_beside_granted_milli)
     assert_int_equal(held->facts.share[1].asked, 300);
     assert_sql(shelf, "SELECT count(*) FROM share WHERE asked IS NULL", 1);
     assert_sql(shelf, "SELECT asked FROM share WHERE milli = 200", 100);
-    assert_sql(
-        shelf,
-        "SELECT json_extract(result, '$.allocation.shares[0].asked') = 100 AND json_extract(result,"
-        " '$.allocation.shares[1].asked') IS NULL FROM journal WHERE result LIKE '%allocation%'",
-        1);
+    assert_sql(shelf,
+               "SELECT result ->> '$.allocation.shares[0].asked' = 100 AND"
+               " result -> '$.allocation.shares[1].asked' IS NULL FROM journal"
+               " WHERE result LIKE '%allocation%'",
+               1);
 }
 
 SHELF_TEST(load__returns_claims_of_gpus)
@@ -160,10 +160,8 @@ SHELF_TEST(load__returns_claims_of_gpus)
     (void)core_node(core, "n1", &two_a100[1], 1);
     shelf_save_and_turn(shelf);
     assert_sql(shelf, "SELECT count(*) FROM claim", 1);
-    assert_sql(
-        shelf,
-        "SELECT count(*) FROM journal WHERE json_extract(result, '$.node.claims') IS '[\"GPU-a\"]'",
-        1);
+    assert_sql(shelf,
+               "SELECT count(*) FROM journal WHERE result -> '$.node.claims' IS '[\"GPU-a\"]'", 1);
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     shelf_save_and_turn(shelf);
@@ -217,10 +215,8 @@ SHELF_TEST(binding_version__is_that_of_the_reservation)
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     shelf_save_and_turn(shelf);
     assert_sql(shelf, "SELECT version = 9223372036854775807 FROM allocation WHERE uid = 'a'", 1);
-    assert_sql(
-        shelf,
-        "SELECT count(*) FROM journal WHERE json_extract(result, '$.allocation.version') = 4711",
-        1);
+    assert_sql(shelf, "SELECT count(*) FROM journal WHERE result ->> '$.allocation.version' = 4711",
+               1);
 }
 
 struct journal_fact {
