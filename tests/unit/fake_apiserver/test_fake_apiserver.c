@@ -135,7 +135,7 @@ static int bind_to(struct fixture *fixture, const char *name, const char *node)
 
 /* ---- objects ---- */
 
-FIXTURE_TEST(create__gives_a_pod_what_the_api_server_adds)
+FIXTURE_TEST(create__adds_the_fields_of_the_api_server)
 {
     asks(fixture, "POST", PODS, vgpu_pod, 201, "'phase':'Pending'");
     expect(fixture, 201, "'namespace':'default'");

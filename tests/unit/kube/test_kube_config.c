@@ -255,7 +255,7 @@ FIXTURE_TEST(kubeconfig__error_names_key_and_line)
 }
 
 /* milligpud executes no program: the refusal says what to do instead. */
-FIXTURE_TEST(kubeconfig__credential_plugin_is_refused_with_what_to_do)
+FIXTURE_TEST(kubeconfig__credential_plugin_is_refused_with_advice)
 {
     refuses(fixture,
             HEAD CLUSTER USER

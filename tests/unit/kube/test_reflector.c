@@ -413,10 +413,10 @@ FIXTURE_TEST(page__with_one_object_too_large_is_a_failure)
 
 FIXTURE_TEST(too_many_requests__waits_as_long_as_the_server_says)
 {
-    const struct kube_answer told = {
+    const struct kube_answer refusal = {
         .id = fixture->id, .piece = KUBE_HEAD, .status = 429, .retry_after_s = 17};
 
-    assert_true(reflector_answer(fixture->reflector, fixture->now_ms, &told));
+    assert_true(reflector_answer(fixture->reflector, fixture->now_ms, &refusal));
     answer(fixture, KUBE_DATA, 429, "Too many requests, please try again later.");
     answer(fixture, KUBE_DONE, 429, "");
     step(fixture);

@@ -38,7 +38,7 @@ WIRE_TEST(skip__takes_each_kind_of_value_with_any_space)
             fail_msg("%s: %s", good[i], fixture->err.text);
 }
 
-WIRE_TEST(skip__refuses_what_is_no_json_and_names_the_place)
+WIRE_TEST(skip__refuses_malformed_json_and_names_the_place)
 {
     static const struct wire_case bad[] = {
         {"", "expected a value, found the end"},

@@ -203,7 +203,7 @@ CORE_TEST(over_memory__is_news_once)
     measured_unref(is);
 }
 
-CORE_TEST(gpu_sum__adds_what_is_known)
+CORE_TEST(gpu_sum__adds_known_shares)
 {
     struct measured_sum sum;
     struct seen seen = {0};

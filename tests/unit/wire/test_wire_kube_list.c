@@ -74,7 +74,7 @@ WIRE_TEST(list_decoder__can_be_stopped_by_an_item)
     assert_string_equal(fixture->err.text, "enough");
 }
 
-WIRE_TEST(list_decoder__refuses_what_is_no_list)
+WIRE_TEST(list_decoder__refuses_other_objects)
 {
     static const struct wire_case bad[] = {
         {"", "List: expected an object, found the end"},

@@ -505,7 +505,7 @@ WIRE_TEST(gpus_annotation__with_too_many_gpus_is_recognizable)
     strbuf_done(&gpus);
 }
 
-WIRE_TEST(node_decoder__refuses_what_is_no_node)
+WIRE_TEST(node_decoder__refuses_other_objects)
 {
     static const struct wire_case cases[] = {
         {"", "Node: expected an object, found the end"},

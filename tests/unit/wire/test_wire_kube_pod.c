@@ -893,7 +893,7 @@ WIRE_TEST(containers__are_read_whatever_their_number)
     strbuf_done(&bytes);
 }
 
-WIRE_TEST(pod_decoder__refuses_what_is_no_pod)
+WIRE_TEST(pod_decoder__refuses_other_objects)
 {
     static const struct wire_case cases[] = {
         {"", "Pod: expected an object, found the end"},

@@ -62,7 +62,7 @@ FIXTURE_TEST(compare__finds_memory_and_disk_alike)
     assert_int_equal(compare(shelf, shelf, &err), 0);
 }
 
-FIXTURE_TEST(compare__names_what_differs_between_memory_and_disk)
+FIXTURE_TEST(compare__names_the_difference_between_memory_and_disk)
 {
 #define DIFFERS "is one thing on disk and another in memory"
     static const struct {

@@ -80,7 +80,7 @@ static void comes_back(const struct packed *packed, size_t count)
     unpacker_done(&unpacker);
 }
 
-TEST(pack__returns_what_was_packed)
+TEST(pack__returns_the_packed_rows)
 {
     enum { KINDS = 12 };
     struct packed *packed = xcalloc(KINDS, sizeof *packed);
