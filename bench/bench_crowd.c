@@ -15,7 +15,7 @@
 #include "milligpu/admin/api.h"
 #include "milligpu/base/alloc.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "cluster.h"
 #include "measure.h"
@@ -53,7 +53,7 @@ static void greedy_fill(struct greedy *greedy, uint32_t number)
                                .node = "",
                                .resource_version = "1",
                                .ours = true,
-                               .containers = CONTAINERS_MAX,
+                               .n_containers = CONTAINERS_MAX,
                                .container = greedy->container,
                                .model = greedy->models};
 }
@@ -74,7 +74,7 @@ static void ask(struct webhook_fixture *fixture, const struct greedy *greedy)
                                               fixture->app.clock.now_ms(fixture->app.clock.ctx),
                                           .wall_ms = 1};
     request_refuse(&request, REASON_MODEL, &refusal);
-    hints_refused(fixture->app.hints, &asking_pod, REASON_MODEL, refusal.text);
+    waiting_pods_refused(fixture->app.waiting_pods, &asking_pod, REASON_MODEL, refusal.text);
     arena_done(&arena);
 }
 
@@ -102,7 +102,7 @@ static void crowd(struct webhook_fixture *fixture)
     say("crowd.16384_pods.table_of_pods", between - before, "MiB");
     say("crowd.16384_pods.table_of_askers", heap_mib() - between, "MiB");
     xfree(greedy);
-    must(hints_waiting(fixture->app.hints) == WAITING_MAX);
+    must(waiting_pods_count(fixture->app.waiting_pods) == WAITING_MAX);
 }
 
 struct reader {
@@ -150,7 +150,7 @@ static void measure_filter(struct webhook_fixture *fixture, uint32_t calls, cons
         webhook_fixture_ask(fixture, &call, (struct text){body.data, body.len});
         if (i >= WARM_UP)
             series_add(&series, wall_ns() - begun);
-        hints_resolved(fixture->app.hints, text_of(question.uid));
+        waiting_pods_resolved(fixture->app.waiting_pods, text_of(question.uid));
     }
     series_say(&series, name);
     (void)snprintf(longest, sizeof longest, "%s.longest", name);

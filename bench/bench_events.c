@@ -403,7 +403,7 @@ static void list_anew(struct bench_daemon *daemon)
     (void)bench_wait_until_quiet(daemon);
     int64_t spent = take(daemon, message_new(MESSAGE_PODS_BEGIN));
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t i = 0; i < node->n_allocations; i++)
             spent += take(daemon, message_of_listed(node->allocation[i], node));
     snapshot_unref(snapshot);
     const int64_t end = take(daemon, message_new(MESSAGE_PODS_END));

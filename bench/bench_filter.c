@@ -10,7 +10,7 @@
 #include <jansson.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/webhook/score_caches.h"
 #include "milligpu/wire/extender/wire_extender.h"
 
@@ -60,9 +60,9 @@ static bool fits(const struct http_call *call)
     return strstr(call->answer.data, "\"NodeNames\":[\"") != NULL;
 }
 
-static enum hints_pod look(void *user, struct text uid)
+static enum watched_pod look(void *user, struct text uid)
 {
-    return text_is(uid, user) ? HINTS_POD_BOUND : HINTS_POD_UNBOUND;
+    return text_is(uid, user) ? WATCHED_POD_BOUND : WATCHED_POD_UNBOUND;
 }
 
 /* The pod was bound. Its uid is used again, so this does not end its entry for good. */
@@ -71,7 +71,7 @@ static void pod_was_bound(struct scene *scene, uint32_t number)
     char uid[40];
 
     (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000a5ed", number % UIDS);
-    hints_listed(scene->fixture.app.hints, 0, uid, look);
+    waiting_pods_listed(scene->fixture.app.waiting_pods, 0, uid, look);
 }
 
 /* As after a start: nothing is remembered. */

@@ -253,7 +253,7 @@ static void add_waiting(struct strbuf *out, uint32_t pods)
 
 static bool is_roomy(const struct node *node)
 {
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (gpu_free(&node->gpu[i]) < GPU_MILLI / 4)
             return false;
     return true;

@@ -68,7 +68,7 @@ static void live_all(const char *path, const struct life *life)
 {
     struct want want[CONTAINERS_MANY];
     char container[CONTAINERS_MANY][NAME_SIZE];
-    struct request request = {.wants = life->containers, .want = want};
+    struct request request = {.n_wants = life->containers, .want = want};
     struct store *store = cluster_store(path);
     struct ledger *ledger = NULL;
     struct store_ops ops;

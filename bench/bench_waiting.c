@@ -1,7 +1,7 @@
 /* What it costs the writer when a GPU becomes free while pods wait and none of them fits. */
 #include <stdio.h>
 
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "measure.h"
 
@@ -24,43 +24,43 @@ static struct node *freed_node(struct names *names)
                                      .uid = names_intern(names, TEXT("u")),
                                      .problem_text = names_intern(names, TEXT("")),
                                      .source = SOURCE_ANNOTATION,
-                                     .gpus = ARRAY_LEN(gpu),
+                                     .n_gpus = ARRAY_LEN(gpu),
                                      .gpu = gpu};
     return node_new(&build);
 }
 
-static void fill(struct hints *hints, uint32_t pods, uint32_t kinds)
+static void fill(struct waiting_pods *waiting_pods, uint32_t pods, uint32_t kinds)
 {
     for (uint32_t i = 0; i < pods; i++) {
         char uid[40];
         struct want want = {
             .container = "c", .kind = CONTAINER_APP, .parts = 9, .milli = 1 + i % kinds};
-        const struct request request = {.wants = 1, .want = &want};
+        const struct request request = {.n_wants = 1, .want = &want};
         const struct asking_pod asking_pod = {
             .uid = uid, .namespace = "default", .name = uid, .request = &request, .wall_ms = 1};
         (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-000000000000", i);
-        hints_refused(hints, &asking_pod, REASON_FEW, "too few");
+        waiting_pods_refused(waiting_pods, &asking_pod, REASON_FEW, "too few");
     }
-    must(hints_waiting(hints) == pods);
+    must(waiting_pods_count(waiting_pods) == pods);
 }
 
 static void measure(const struct node *node, uint32_t pods, uint32_t kinds, uint32_t rounds)
 {
-    struct hints *hints = hints_new();
+    struct waiting_pods *waiting_pods = waiting_pods_new();
     struct series series;
     char name[128];
 
-    fill(hints, pods, kinds);
+    fill(waiting_pods, pods, kinds);
     series_init(&series);
     for (uint32_t i = 0; i < rounds; i++) {
         const int64_t begun = cpu_ns();
-        must(!hints_would_fit(hints, NULL, 1, &node, 1));
+        must(!waiting_pods_would_fit(waiting_pods, NULL, 1, &node, 1));
         series_add(&series, cpu_ns() - begun);
     }
     (void)snprintf(name, sizeof name, "waiting.%u_pods.%u_kinds.freed_gpu", pods, kinds);
     series_say(&series, name);
     series_done(&series);
-    hints_free(hints);
+    waiting_pods_free(waiting_pods);
 }
 
 int main(int argc, char **argv)

@@ -85,7 +85,7 @@ static void add_pod(struct scene *scene, const struct fill *fill, const struct a
                                            .node_uid = node,
                                            .state = STATE_BOUND,
                                            .origin = ORIGIN_ADOPTED,
-                                           .shares = GPUS,
+                                           .n_shares = GPUS,
                                            .share = share};
     must(ledger_restore(scene->ledger, &facts, &err) == 0);
 }
@@ -105,7 +105,7 @@ static void add_node(struct scene *scene, const struct fill *fill, uint32_t numb
                                      .uid = names_intern(names, text_of(name)),
                                      .problem_text = names_intern(names, TEXT("")),
                                      .source = SOURCE_ANNOTATION,
-                                     .gpus = GPUS,
+                                     .n_gpus = GPUS,
                                      .gpu = gpu};
     must(ledger_restore_node(scene->ledger, &build, &err) == 0);
     add_pod(scene, fill, node, gpu, seed);
@@ -143,7 +143,7 @@ static int64_t ask(const struct scene *scene, const struct request *request, uin
     struct filter_question question = {.snapshot = scene->snapshot,
                                        .request = request,
                                        .uid = TEXT("asking"),
-                                       .names = nodes,
+                                       .n_names = nodes,
                                        .name = scene->name,
                                        .shortlist = 16};
     int64_t best = INT64_MAX;
@@ -169,7 +169,7 @@ static int64_t ask(const struct scene *scene, const struct request *request, uin
 static void request_class_init(struct request_class *request_class, uint32_t wants)
 {
     *request_class =
-        (struct request_class){.request = {.wants = wants, .want = request_class->want}};
+        (struct request_class){.request = {.n_wants = wants, .want = request_class->want}};
     for (uint32_t w = 0; w < wants; w++)
         request_class->want[w] = (struct want){.container = "c", .parts = 1, .milli = 1};
 }
@@ -250,7 +250,7 @@ static void many_with_models(struct request_class *request_class)
     many(request_class);
     for (uint32_t i = 0; i < MODELS_MAX; i++)
         glob[i] = i + 1 < MODELS_MAX ? "*a*0*0*s*x*m*4*8*0*g*b*x*" : "*0*";
-    request_class->request.models = MODELS_MAX;
+    request_class->request.n_models = MODELS_MAX;
     request_class->request.model = glob;
 }
 

@@ -188,7 +188,7 @@ struct ledger *cluster_ledger(uint32_t nodes)
         must(node_decode((struct text){json.data, json.len}, &cluster_wire, &arena, &facts, &err) ==
              0);
         inventory_parse(&facts, &cluster_inventory, &arena, &inventory);
-        must(inventory.gpus == NODE_GPUS);
+        must(inventory.n_gpus == NODE_GPUS);
         const struct command command = {
             .kind = COMMAND_NODE, .at_ms = now_ms(), .node = facts.name, .inventory = &inventory};
         must(apply(ledger, &command));
@@ -236,7 +236,7 @@ uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes)
         struct want want = {.container = "c",
                             .parts = milli > GPU_MILLI ? milli / GPU_MILLI : 1,
                             .milli = milli > GPU_MILLI ? GPU_MILLI : milli};
-        const struct request request = {.wants = 1, .want = &want};
+        const struct request request = {.n_wants = 1, .want = &want};
         if (cluster_place_pod(ledger, pods, draw(&seed, nodes), &request)) {
             left -= (uint64_t)want.parts * want.milli;
             pods++;
@@ -248,7 +248,7 @@ uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes)
 void cluster_fill_up(struct ledger *ledger, uint32_t nodes)
 {
     struct want want = {.container = "c", .parts = NODE_GPUS, .milli = 800};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
 
     for (uint32_t i = 0; i < nodes; i++)
         must(cluster_place_pod(ledger, i, i, &request));
@@ -271,7 +271,7 @@ static struct workload *cluster_workload(void)
             .host = {1000 * cores[i / 12 % ARRAY_LEN(cores)], 4096 * (1 + i)},
             .parts = width,
             .milli = width > 1 ? GPU_MILLI : milli[i % ARRAY_LEN(milli)],
-            .models = i % 10 == 9 ? 1 : 0,
+            .n_models = i % 10 == 9 ? 1 : 0,
             .model = model,
             .count = 1 + 2000 / (i + 1),
         };

@@ -47,7 +47,7 @@ static bool api_matches(struct api_call *call, const char *template, const char 
         if (piece.len == 0)
             return false;
         if (call != NULL)
-            call->place[count++] = arena_copy(&call->arena, piece);
+            call->segment[count++] = arena_copy(&call->arena, piece);
     }
 }
 
@@ -235,8 +235,8 @@ static void check_places(struct api_call *call)
         if (!text_starts(piece, "{"))
             continue;
         const struct text name = {piece.at + 1, piece.len - 2};
-        must(call->place[count] != NULL);
-        (void)api_schema_check(call, name, api_place_schema(name), call->place[count]);
+        must(call->segment[count] != NULL);
+        (void)api_schema_check(call, name, api_place_schema(name), call->segment[count]);
         count++;
     }
 }

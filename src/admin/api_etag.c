@@ -23,7 +23,7 @@ static uint32_t etag_asked(const struct api_call *call)
     strbuf_init(&text);
     strbuf_str(&text, call->route->name);
     for (size_t i = 0; i < API_PLACES_MAX; i++)
-        strbuf_printf(&text, "/%s", call->place[i] != NULL ? call->place[i] : "");
+        strbuf_printf(&text, "/%s", call->segment[i] != NULL ? call->segment[i] : "");
     for (int i = 0; i < PARAMETERS; i++)
         if (call->value[i] != NULL)
             strbuf_printf(&text, "&%d=%s", i, call->value[i]);

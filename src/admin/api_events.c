@@ -56,7 +56,7 @@ void api_events(struct api_call *call)
         api_fail(call, 503, "nobody feeds streams of events here");
         return;
     }
-    if (!events_since(call, commits_told(app->commits), &since))
+    if (!events_since(call, commits_newest(app->commits), &since))
         return;
     const struct store_journal_query query = {
         .after = since, .limit = 1, .user = call, .each = events_none};

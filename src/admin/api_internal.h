@@ -69,7 +69,7 @@ struct api_call {
     const struct api_route *route;
     struct arena arena;
     /* segments that match the placeholders of the path, in order */
-    const char *place[API_PLACES_MAX];
+    const char *segment[API_PLACES_MAX];
     const char *value[PARAMETERS]; /* of the query; NULL if absent */
     uint32_t limit;
     /* key of the last item on the previous page; NULL for the first page */
@@ -158,7 +158,7 @@ struct drift_counts {
 void api_drift_count(const struct app *app, const struct snapshot *snapshot,
                      struct drift_counts *out);
 /* Appends "30 over, 2 absent"; nothing if all counts are 0. */
-void api_drift_put_kinds(struct strbuf *out, const uint32_t of[DRIFT_KIND_COUNT]);
+void api_drift_put_kinds(struct strbuf *out, const uint32_t count[DRIFT_KIND_COUNT]);
 
 /* The rows of the newest allocation of a pod in the history; 0 rows if it never had one. */
 int api_history_last(struct api_call *call, const char *namespace, const char *name,

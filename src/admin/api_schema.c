@@ -21,7 +21,7 @@ struct schema_rules {
     const char *format;
     const char *right; /* description of valid values, for refusals */
     const char *word[WORDS_MAX];
-    size_t words;
+    size_t n_words;
     int64_t min_length;
     int64_t max_length;
     int64_t minimum;
@@ -34,8 +34,8 @@ static void schema_read_words(struct json_reader *in, struct schema_rules *rules
 {
     json_read_array(in);
     while (json_read_element(in)) {
-        must(rules->words < WORDS_MAX);
-        (void)json_read_cstring(in, &rules->word[rules->words++]);
+        must(rules->n_words < WORDS_MAX);
+        (void)json_read_cstring(in, &rules->word[rules->n_words++]);
     }
 }
 
@@ -84,8 +84,8 @@ static bool schema_is_number(const struct schema_rules *rules, const char *value
 
 static bool schema_has_word(const struct schema_rules *rules, const char *value)
 {
-    must(rules->words > 0);
-    for (size_t i = 0; i < rules->words; i++)
+    must(rules->n_words > 0);
+    for (size_t i = 0; i < rules->n_words; i++)
         if (strcmp(rules->word[i], value) == 0)
             return true;
     return false;
@@ -125,7 +125,7 @@ static bool schema_takes(const struct schema_rules *rules, const char *value)
     if (strcmp(rules->type, "integer") == 0)
         return schema_is_number(rules, value);
     must(strcmp(rules->type, "string") == 0);
-    if (rules->words > 0)
+    if (rules->n_words > 0)
         return schema_has_word(rules, value);
     must(rules->max_length > 0 && (rules->pattern != NULL || rules->format != NULL));
     if (bytes < rules->min_length || bytes > rules->max_length)
@@ -145,11 +145,11 @@ static void schema_describe(const struct schema_rules *rules, char *out, size_t 
     if (rules->maximum >= 0)
         (void)snprintf(out, bytes, "a whole number from %lld to %lld", (long long)rules->minimum,
                        (long long)rules->maximum);
-    for (size_t i = 0; i < rules->words && used < bytes; i++)
+    for (size_t i = 0; i < rules->n_words && used < bytes; i++)
         used += (size_t)snprintf(out + used, bytes - used, "%s%s",
-                                 i == 0                 ? ""
-                                 : i + 1 < rules->words ? ", "
-                                                        : " or ",
+                                 i == 0                   ? ""
+                                 : i + 1 < rules->n_words ? ", "
+                                                          : " or ",
                                  rules->word[i]);
     must(out[0] != '\0');
 }

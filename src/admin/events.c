@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "milligpu/http/http.h"
-#include "milligpu/run/bell.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
 #include "milligpu/run/mutex.h"
+#include "milligpu/run/wakeup.h"
 #include "milligpu/spine/commits.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
@@ -53,7 +53,7 @@ struct events {
     struct mutex lock; /* guards client and piece */
     struct event_client client[EVENTS_STREAMS_MAX];
     struct event_piece piece;
-    struct bell *bell; /* rung when a stream begins, and by events_stop() */
+    struct wakeup *wakeup; /* signaled when a stream begins, and by events_stop() */
     atomic_bool is_stopping;
 };
 
@@ -65,7 +65,7 @@ struct events *events_new(struct app *app)
     events->app = app;
     mutex_init(&events->lock);
     strbuf_init(&events->piece.text);
-    events->bell = bell_new();
+    events->wakeup = wakeup_new();
     return events;
 }
 
@@ -76,7 +76,7 @@ void events_free(struct events *events)
     for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++)
         must(events->client[i].stream == NULL);
     strbuf_done(&events->piece.text);
-    bell_free(events->bell);
+    wakeup_free(events->wakeup);
     mutex_done(&events->lock);
     xfree(events);
 }
@@ -227,7 +227,7 @@ static bool events_feed(struct events *events, struct event_client *client, uint
 static bool events_round(struct events *events, size_t *out_count)
 {
     /* Entries are sent only once they are published, as lists do not show them before. */
-    const uint64_t newest = commits_told(events->app->commits);
+    const uint64_t newest = commits_newest(events->app->commits);
     const int64_t now = events_now(events);
     bool behind = false;
     size_t count = 0;
@@ -265,7 +265,7 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
         opened = true;
     }
     mutex_unlock(&events->lock);
-    bell_ring(events->bell);
+    wakeup_signal(events->wakeup);
     return opened;
 }
 
@@ -273,18 +273,18 @@ bool events_open(struct events *events, struct http_call *call, uint64_t after)
 
 void events_main(struct events *events)
 {
-    uint64_t told = 0;
+    uint64_t reported = 0;
     size_t count = 0;
 
     while (!atomic_load(&events->is_stopping)) {
         const bool behind = events_round(events, &count);
         if (count == 0) {
-            bell_wait(events->bell, BELL_WAIT_MS_MAX);
+            wakeup_wait(events->wakeup, WAKEUP_WAIT_MS_MAX);
             continue;
         }
         (void)poll(NULL, 0, EVENTS_PAUSE_MS); /* limits the rate of rounds */
         if (!behind)
-            told = commits_wait(events->app->commits, told, EVENTS_LOOK_MS);
+            reported = commits_wait(events->app->commits, reported, EVENTS_LOOK_MS);
     }
     mutex_lock(&events->lock);
     for (size_t i = 0; i < EVENTS_STREAMS_MAX; i++)
@@ -299,6 +299,6 @@ void events_stop(struct events *events)
 {
     must(events != NULL);
     atomic_store(&events->is_stopping, true);
-    bell_ring(events->bell);
+    wakeup_signal(events->wakeup);
     commits_end(events->app->commits);
 }

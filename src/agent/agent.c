@@ -301,9 +301,9 @@ static void write_own_cdi(struct agent *agent, const struct gpu_reading *reading
         return;
     agent->own_reading = reading->number; /* reading the driver's large folders is slow */
     own.root = strcmp(root, "/") == 0 ? "" : root;
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (can_be_given(&reading->gpu[i]))
-            gpu[own.gpus++] = (struct cdi_gpu){reading->gpu[i].uuid, reading->gpu[i].minor};
+            gpu[own.n_gpus++] = (struct cdi_gpu){reading->gpu[i].uuid, reading->gpu[i].minor};
     if (cdi_write_own(agent->own_cdi, &own, &written, &err) < 0)
         log_write(LOG_WARN, "no CDI specification of our own", log_str("why", err.text));
 }
@@ -327,7 +327,7 @@ static void close_released(const struct agent *agent, const struct gpu_reading *
 {
     if (driver_release_cause(agent->release) == RELEASE_NOT && reading->status != NVML_RELEASED)
         return;
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (holders->by[i] == NULL) {
             holders->by[i] = "unknown";
             why[i] = "the agent of its node lets go of the driver";
@@ -343,7 +343,7 @@ static void close_unnamed(struct agent *agent, const struct gpu_reading *reading
 {
     enum cdi_kind kind;
 
-    for (uint32_t i = 0; i < reading->gpus; i++) {
+    for (uint32_t i = 0; i < reading->n_gpus; i++) {
         const char *uuid = reading->gpu[i].uuid;
         if (holders->by[i] != NULL || !can_be_given(&reading->gpu[i]) ||
             cdi_named(agent->own_cdi, &uuid, 1, &kind) > 0)
@@ -361,7 +361,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     struct containers_copy containers;
     struct holders holders;
     const char *why[GPUS_PER_NODE_MAX] = {NULL};
-    char told[ERR_TEXT_MAX];
+    char description[ERR_TEXT_MAX];
 
     arena_init(&arena);
     clear_fault_take(agent->settings->state_dir, agent, clear_fault);
@@ -375,17 +375,19 @@ static bool write_gpus(void *user, struct strbuf *out)
     close_unnamed(agent, reading, &holders, why);
     const bool good = gpus_annotation_write(reading, holders.by, why, out);
     const bool blind = reading->status == NVML_READY && !reading->has_events;
-    (void)snprintf(told, sizeof told, "%s: %.300s%s", nvml_status_name(reading->status),
-                   reading->problem, blind ? "it does not tell of XIDs, so they are not seen" : "");
+    (void)snprintf(description, sizeof description, "%s: %.300s%s",
+                   nvml_status_name(reading->status), reading->problem,
+                   blind ? "it does not tell of XIDs, so they are not seen" : "");
     gpu_reading_unref(reading);
-    if (strcmp(told, agent->driver) != 0)
-        log_write(good && !blind ? LOG_INFO : LOG_WARN, "NVIDIA's driver", log_str("is", told));
-    (void)snprintf(agent->driver, sizeof agent->driver, "%s", told);
+    if (strcmp(description, agent->driver) != 0)
+        log_write(good && !blind ? LOG_INFO : LOG_WARN, "NVIDIA's driver",
+                  log_str("is", description));
+    (void)snprintf(agent->driver, sizeof agent->driver, "%s", description);
     return good;
 }
 
 /* Reporter's thread. */
-static void tell_driver(void *user, struct reporter_driver *out)
+static void describe_driver(void *user, struct reporter_driver *out)
 {
     struct agent *agent = user;
     limit_probe_look(&agent->limits);
@@ -394,7 +396,7 @@ static void tell_driver(void *user, struct reporter_driver *out)
     enum cdi_kind kind;
 
     (void)snprintf(out->version, sizeof out->version, "%s", reading->driver);
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (can_be_given(&reading->gpu[i]))
             uuid[out->gpus++] = reading->gpu[i].uuid;
     out->named = cdi_named(agent->own_cdi, uuid, out->gpus, &kind);
@@ -431,7 +433,7 @@ static uint32_t choice_of(const char *const word[], uint32_t words, const char *
 }
 
 /* Meter's thread. */
-static uint32_t tell_daemons(void *user, struct mps_process out[GPUS_PER_NODE_MAX])
+static uint32_t list_daemons(void *user, struct mps_process out[GPUS_PER_NODE_MAX])
 {
     const struct agent *agent = user;
     return mps_daemons(agent->mps, out);
@@ -453,7 +455,7 @@ static int open_meter(struct agent *agent, struct err *err)
                                 .nvml = agent->nvml,
                                 .proc_dir = settings->proc_dir,
                                 .user = agent,
-                                .daemons = agent->mps != NULL ? tell_daemons : NULL,
+                                .daemons = agent->mps != NULL ? list_daemons : NULL,
                                 .end_client = agent->mps != NULL ? end_client : NULL,
                                 .grace_ms = (int64_t)settings->over_grace_s * 1000,
                                 .every_ms = (int64_t)settings->meter_s * 1000};
@@ -606,7 +608,7 @@ static void stay_or_leave(struct agent *agent)
     readiness_set(agent->readiness, READY_STAYS, leaves ? why : NULL);
 }
 
-static const char *tell_leaving(void *user)
+static const char *explain_leaving(void *user)
 {
     const struct agent *agent = user;
     return release_cause_word(driver_release_cause(agent->release));
@@ -755,9 +757,9 @@ static int open_parts(struct agent *agent, struct err *err)
         .user = agent,
         .seen = see_node,
         .turn = look_around,
-        .leaving = tell_leaving,
+        .leaving = explain_leaving,
         .gpus = agent->nvml != NULL ? write_gpus : NULL,
-        .driver = agent->nvml != NULL ? tell_driver : NULL,
+        .driver = agent->nvml != NULL ? describe_driver : NULL,
         .mps = agent->mps != NULL ? count_mps : NULL,
         .label = strcmp(settings->mps, "label") == 0 ? take_label : NULL,
         .label_every_ms = (int64_t)settings->mps_look_s * 1000,

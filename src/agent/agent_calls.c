@@ -54,7 +54,7 @@ static bool find_gpu(void *user, const char *uuid)
     if (calls->nvml == NULL)
         return true;
     const struct gpu_reading *reading = nvml_latest(calls->nvml);
-    for (uint32_t i = 0; i < reading->gpus && !found; i++)
+    for (uint32_t i = 0; i < reading->n_gpus && !found; i++)
         found = strcmp(reading->gpu[i].uuid, uuid) == 0;
     gpu_reading_unref(reading);
     return found;
@@ -87,9 +87,9 @@ static bool is_gpu_major(void *user, int64_t major)
     if (n < 0 || (size_t)n >= sizeof path ||
         file_read(path, PROC_DEVICES_BYTES_MAX, &bytes, &len, &err) < 0)
         return false;
-    const bool is = device_is_gpu_major((struct text){bytes, len}, major);
+    const bool is_gpu = device_is_gpu_major((struct text){bytes, len}, major);
     xfree(bytes);
-    return is;
+    return is_gpu;
 }
 
 void agent_calls_init(struct agent_calls *calls)
@@ -125,8 +125,8 @@ void agent_calls_lost(struct agent_calls *calls)
     containers_lost(calls->containers);
 }
 
-static void tell(enum log_level level, const char *what, const struct nri_pod *pod,
-                 const struct nri_container *container, const char *why)
+static void log_container(enum log_level level, const char *what, const struct nri_pod *pod,
+                          const struct nri_container *container, const char *why)
 {
     log_write(level, what, log_text("namespace", pod->namespace), log_text("pod", pod->name),
               log_text("container", container->name), log_str("why", why));
@@ -182,10 +182,10 @@ static void met_keep_devices(struct met_pod *met, const struct nri_pod *pod)
 {
     static const struct nri_pair manages = {TEXT(DEVICE_ANNOTATION), TEXT(DEVICE_MANAGES)};
 
-    must(met->pod.annotations == 0);
-    for (uint32_t i = 0; i < pod->annotations && met->pod.annotations == 0; i++)
+    must(met->pod.n_annotations == 0);
+    for (uint32_t i = 0; i < pod->n_annotations && met->pod.n_annotations == 0; i++)
         if (device_annotation_manages(&pod->annotation[i]))
-            met->kept[met->pod.annotations++] = manages;
+            met->kept[met->pod.n_annotations++] = manages;
 }
 
 static struct met_pod *met_new(struct agent_calls *calls, const struct nri_pod *pod)
@@ -208,10 +208,10 @@ static void met_keep(struct agent_calls *calls, struct met_pod *met, const struc
     static const char *const key[] = {ANNOTATION_ALLOCATION, ANNOTATION_SIGNATURE};
     struct text value;
 
-    must(met->pod.annotations + ARRAY_LEN(key) <= KEPT_ANNOTATIONS);
+    must(met->pod.n_annotations + ARRAY_LEN(key) <= KEPT_ANNOTATIONS);
     for (size_t i = 0; i < ARRAY_LEN(key); i++)
         if (nri_annotation(pod, key[i], &value))
-            met->kept[met->pod.annotations++] =
+            met->kept[met->pod.n_annotations++] =
                 (struct nri_pair){text_of(key[i]), text_of(arena_copy(&calls->sync, value))};
 }
 
@@ -222,8 +222,8 @@ static const char *flaw_words(enum nri_flaw flaw)
 }
 
 /* A listed pod or container with a flaw keeps running; its unreadable fields count as absent. */
-static void tell_unread(enum metric_id kind, const struct nri_pod *pod, struct text container,
-                        enum nri_flaw flaw)
+static void report_unread(enum metric_id kind, const struct nri_pod *pod, struct text container,
+                          enum nri_flaw flaw)
 {
     metric_add(kind, NULL, 1);
     log_write(LOG_WARN,
@@ -245,7 +245,7 @@ static void meet_pod(struct agent_calls *calls, const struct nri_pod *pod)
     struct grant grant;
 
     if (pod->flaw != NRI_WHOLE)
-        tell_unread(COUNT_UNREAD_PODS, pod, TEXT(""), pod->flaw);
+        report_unread(COUNT_UNREAD_PODS, pod, TEXT(""), pod->flaw);
     if (!nri_annotation(pod, ANNOTATION_ALLOCATION, &allocation) || !pod_records_takes(pod->uid))
         return;
     grant_check(&calls->rules, pod, TEXT(""), &calls->arena, &grant);
@@ -280,8 +280,8 @@ static void check_passed(const struct met_pod *met, const struct nri_container *
     if (!met->passes || grant_is_seen(&passed, container))
         return;
     metric_add(COUNT_STRANGERS, NULL, 1);
-    tell(LOG_WARN, "a container runs that did not pass the agent", &met->pod, container,
-         "it was made while the agent was away: delete its pod");
+    log_container(LOG_WARN, "a container runs that did not pass the agent", &met->pod, container,
+                  "it was made while the agent was away: delete its pod");
 }
 
 static void meet_container(struct agent_calls *calls, const struct nri_container *container)
@@ -292,8 +292,8 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
     struct grant grant;
 
     if (container->flaw != NRI_WHOLE)
-        tell_unread(COUNT_UNREAD_CONTAINERS, met != NULL ? &met->pod : &unknown, container->name,
-                    container->flaw);
+        report_unread(COUNT_UNREAD_CONTAINERS, met != NULL ? &met->pod : &unknown, container->name,
+                      container->flaw);
     if (met == NULL)
         return;
     if (container->flaw == NRI_WHOLE)
@@ -305,7 +305,7 @@ static void meet_container(struct agent_calls *calls, const struct nri_container
 }
 
 /* Reports running containers without a row; they stay unknown until the next list. */
-static void tell_left_out(struct agent_calls *calls)
+static void report_left_out(struct agent_calls *calls)
 {
     struct containers_copy copy;
 
@@ -339,7 +339,7 @@ static void end_list(struct agent_calls *calls)
                   log_str("why", err.text));
     flush_records(calls->records);
     containers_complete(calls->containers);
-    tell_left_out(calls);
+    report_left_out(calls);
     forget_list(calls);
 }
 
@@ -391,7 +391,7 @@ static int check_whole(const struct nri_pod *pod, const struct nri_container *co
                   NRI_LISTS_BYTES_MAX >> 20);
     metric_add(is_pod ? COUNT_UNREAD_PODS : COUNT_UNREAD_CONTAINERS, NULL, 1);
     metric_add(refused, NULL, 1);
-    tell(LOG_WARN, "container refused", pod, container, err->text);
+    log_container(LOG_WARN, "container refused", pod, container, err->text);
     return err_same(err);
 }
 
@@ -534,7 +534,7 @@ static int agent_create(void *user, const struct nri_pod *pod,
         containers_gone(calls->containers, container->id);
         (void)err_wrap(err, "milligpu");
         metric_add(COUNT_REFUSED, NULL, 1);
-        tell(LOG_WARN, "container refused", pod, container, err->text);
+        log_container(LOG_WARN, "container refused", pod, container, err->text);
         return err_same(err);
     }
     keep_record(calls, pod, &grant);
@@ -542,7 +542,7 @@ static int agent_create(void *user, const struct nri_pod *pod,
     if (grant.verdict == GRANT_GPUS)
         log_write(LOG_INFO, "container gets its GPUs", log_text("namespace", pod->namespace),
                   log_text("pod", pod->name), log_text("container", container->name),
-                  log_i64("gpus", grant.shares), log_text("first", out->cdi_device[0]));
+                  log_i64("gpus", grant.n_shares), log_text("first", out->cdi_device[0]));
     return 0;
 }
 
@@ -558,12 +558,12 @@ static int limit_memory(struct agent_calls *calls, const struct nri_pod *pod,
     if (calls->limit.mode == LIMIT_REQUIRE) {
         (void)err_wrap(err, "milligpu");
         metric_add(COUNT_LIMIT_REFUSED, NULL, 1);
-        tell(LOG_WARN, "container refused at its start", pod, container, err->text);
+        log_container(LOG_WARN, "container refused at its start", pod, container, err->text);
         return err_same(err);
     }
     metric_add(COUNT_UNLIMITED, NULL, 1);
-    tell(LOG_WARN, "a container starts without a limit of its GPU memory", pod, container,
-         err->text);
+    log_container(LOG_WARN, "a container starts without a limit of its GPU memory", pod, container,
+                  err->text);
     return 0;
 }
 
@@ -583,7 +583,7 @@ static int check_again(struct agent_calls *calls, const struct nri_pod *pod,
         return 0;
     (void)err_wrap(err, "milligpu");
     metric_add(COUNT_REFUSED, NULL, 1);
-    tell(LOG_WARN, "container refused at its start", pod, container, err->text);
+    log_container(LOG_WARN, "container refused at its start", pod, container, err->text);
     return err_same(err);
 }
 
@@ -642,7 +642,7 @@ static int agent_validate(void *user, const struct nri_pod *pod,
     containers_gone(calls->containers,
                     container->id); /* it is not created, and no later call reports that */
     metric_add(COUNT_INVALID, NULL, 1);
-    tell(LOG_WARN, "container refused after all plugins", pod, container, err->text);
+    log_container(LOG_WARN, "container refused after all plugins", pod, container, err->text);
     return err_same(err);
 }
 

@@ -40,7 +40,7 @@ static void put_container(struct strbuf *out, enum metric_id id,
 {
     uint32_t value;
 
-    for (uint32_t i = 0; i < container->gpus; i++)
+    for (uint32_t i = 0; i < container->n_gpus; i++)
         if (container_value(id, &container->gpu[i], &value))
             metric_sample(out, id,
                           LABEL_VALUES(container->namespace, container->pod, container->name,
@@ -145,7 +145,7 @@ static void put_gpus(struct strbuf *out, const struct gpu_reading *reading,
 {
     for (enum metric_id id = M_GPU_MEMORY_TOTAL; id <= M_GPU_OUTSIDE; id++) {
         metric_head(out, id, METRIC_PLAIN);
-        for (uint32_t i = 0; i < reading->gpus; i++)
+        for (uint32_t i = 0; i < reading->n_gpus; i++)
             put_gpu(out, id, &reading->gpu[i], outside);
     }
 }

@@ -87,7 +87,7 @@ static int check(const struct settings_set *set, struct err *err)
     static const enum agent_setting needed[] = {AGENT_SETTING_node,      AGENT_SETTING_nri_socket,
                                                 AGENT_SETTING_state_dir, AGENT_SETTING_keys_dir,
                                                 AGENT_SETTING_cdi_dirs,  AGENT_SETTING_mps_control};
-    const struct agent_settings *is = settings_values(set);
+    const struct agent_settings *values = settings_values(set);
     char flag[80];
 
     for (size_t i = 0; i < ARRAY_LEN(needed); i++) {
@@ -96,13 +96,13 @@ static int check(const struct settings_set *set, struct err *err)
             return err_set(err, ERR_INVALID, "%s is not set", flag);
     }
     /* The name becomes part of a URL path and of signed data. */
-    if (is->node[strspn(is->node, NAME_LETTERS)] != '\0')
+    if (values->node[strspn(values->node, NAME_LETTERS)] != '\0')
         return agent_broken(set, AGENT_SETTING_node, "is no name of a Node", err);
-    if (is->mps_dir[0] != '/')
+    if (values->mps_dir[0] != '/')
         return agent_broken(set, AGENT_SETTING_mps_dir, "does not begin with /", err);
-    if (is->mps_shm[0] != '/')
+    if (values->mps_shm[0] != '/')
         return agent_broken(set, AGENT_SETTING_mps_shm, "does not begin with /", err);
-    if (strcmp(is->mps, "off") != 0 && is->nvml[0] == '\0') {
+    if (strcmp(values->mps, "off") != 0 && values->nvml[0] == '\0') {
         (void)err_set(err, ERR_INVALID,
                       "needs NVML, which tells the GPUs of the node, and --nvml is empty");
         return settings_blame(set, AGENT_SETTING_mps, err);
@@ -114,7 +114,7 @@ const struct settings_program milligpu_node_settings = {
     .info = settings,
     .settings = ARRAY_LEN(settings),
     .command = actions,
-    .commands = ARRAY_LEN(actions),
+    .n_commands = ARRAY_LEN(actions),
     .prefix = PREFIX,
     .config = &settings[AGENT_SETTING_config],
     .bytes = sizeof(struct agent_settings),

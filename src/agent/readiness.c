@@ -46,7 +46,7 @@ static void count(unsigned lacks)
 }
 
 /* Logs a change of the set only: reasons can change alone, for example a time in the driver's. */
-static void tell_change(struct readiness *readiness) REQUIRES(readiness->lock)
+static void report_change(struct readiness *readiness) REQUIRES(readiness->lock)
 {
     CLEANUP(strbuf_done) struct strbuf why;
 
@@ -82,7 +82,7 @@ struct readiness *readiness_new(struct nvml *nvml)
     put(readiness, READY_NODE, "the Node has not yet shown what this agent says of it");
     if (nvml != NULL)
         put(readiness, READY_DRIVER, "the NVIDIA driver has not answered yet");
-    tell_change(readiness);
+    report_change(readiness);
     mutex_unlock(&readiness->lock);
     return readiness;
 }
@@ -100,7 +100,7 @@ void readiness_set(struct readiness *readiness, enum ready_condition condition, 
     must(condition != READY_DRIVER);
     mutex_lock(&readiness->lock);
     put(readiness, condition, why);
-    tell_change(readiness);
+    report_change(readiness);
     mutex_unlock(&readiness->lock);
 }
 
@@ -121,7 +121,7 @@ bool readiness_look(struct readiness *readiness, struct strbuf *out)
 {
     mutex_lock(&readiness->lock);
     look_at_driver(readiness);
-    tell_change(readiness);
+    report_change(readiness);
     const unsigned lacks = list(readiness, "\n", out);
     mutex_unlock(&readiness->lock);
     strbuf_str(out, lacks != 0 ? "\n" : "");

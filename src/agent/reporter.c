@@ -277,7 +277,7 @@ static bool is_as_written(struct text written, struct text shown)
     return written.at == NULL || (shown.at != NULL && text_eq(written, shown));
 }
 
-static void tell_node(const struct reporter *reporter)
+static void report_node(const struct reporter *reporter)
 {
     const struct reporter_node node = {.boot = reporter->node_boot,
                                        .upgrade = reporter->upgrade,
@@ -296,7 +296,7 @@ static void note_node(struct reporter *reporter, const struct shown *shown)
     text_clip(uid, reporter->node_uid, sizeof reporter->node_uid);
     text_clip(shown->boot, reporter->node_boot, sizeof reporter->node_boot);
     text_clip(shown->upgrade, reporter->upgrade, sizeof reporter->upgrade);
-    tell_node(reporter);
+    report_node(reporter);
 }
 
 /*
@@ -360,7 +360,7 @@ static void write_node(struct reporter *reporter, struct text body)
     if (!is_whole || reporter->is_reported)
         return;
     reporter->is_reported = true;
-    tell_node(reporter);
+    report_node(reporter);
 }
 
 /* True if the Node has a new uid, which "pod" must have, so that another patch is needed. */
@@ -466,7 +466,7 @@ static int read_label(struct reporter *reporter, bool *out_on, struct err *err)
         node_decode((struct text){answer.data, answer.len}, &rules, &arena, &node, err) < 0)
         return err_same(err);
     *out_on = false;
-    for (uint32_t i = 0; i < node.labels; i++)
+    for (uint32_t i = 0; i < node.n_labels; i++)
         if (strcmp(node.label[i].key, MPS_LABEL) == 0)
             *out_on = is_on(reporter, node.label[i].value);
     return 0;

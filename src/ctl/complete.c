@@ -248,9 +248,9 @@ static void complete_argument(struct completion *completion, const struct ctl_op
 {
     const char *argument = line->command->arguments;
 
-    if (line->arguments >= line->command->most)
+    if (line->n_arguments >= line->command->most)
         return;
-    if (strcmp(argument, "NODE [GPU...]") == 0 && line->arguments > 0) {
+    if (strcmp(argument, "NODE [GPU...]") == 0 && line->n_arguments > 0) {
         complete_gpus_of(completion, line->argument[0]);
     } else if (strcmp(argument, "NODE") == 0 || strcmp(argument, "NODE [GPU...]") == 0) {
         complete_nodes(completion);

@@ -264,10 +264,10 @@ int ctl_show_rows(struct ctl *ctl, const struct document *items, const struct li
     struct err err;
 
     must(view->row != NULL);
-    table_init(&table, &ctl->screen, &ctl->arena, view->column, view->columns);
+    table_init(&table, &ctl->screen, &ctl->arena, view->column, view->n_columns);
     document_each (item, items) {
         view->row(&table, item);
-        must(table.cells % view->columns == 0);
+        must(table.n_cells % view->n_columns == 0);
     }
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
@@ -277,7 +277,7 @@ int ctl_show_list(struct ctl *ctl, const struct document *answer, const struct l
 {
     const struct document *items = document_get(answer, "items");
 
-    must(view->columns > 0);
+    must(view->n_columns > 0);
     if (ctl_document(ctl, answer))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME) {

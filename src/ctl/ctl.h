@@ -101,7 +101,7 @@ int ctl_pod_name(struct ctl *ctl, const char *argument, struct pod_name *out,
 /* A list as a table: functions for the row of an item, and for its name (-o name). */
 struct list_view {
     const struct table_column *column;
-    size_t columns;
+    size_t n_columns;
     void (*row)(struct table *table, const struct document *item);
     void (*name)(struct strbuf *out, const struct document *item);
     const char *none; /* printed on standard error if the list is empty */

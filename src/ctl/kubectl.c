@@ -36,15 +36,15 @@ void kubectl_begin(struct kubectl *out, const char *context, const char *kubecon
         kubectl_add(out, "--kubeconfig");
         kubectl_add(out, kubeconfig);
     }
-    must(out->words > 0);
+    must(out->n_words > 0);
 }
 
 void kubectl_add(struct kubectl *kubectl, const char *word)
 {
     must(word != NULL);
-    must(kubectl->words < KUBECTL_WORDS_MAX);
-    kubectl->word[kubectl->words++] = word;
-    kubectl->word[kubectl->words] = NULL;
+    must(kubectl->n_words < KUBECTL_WORDS_MAX);
+    kubectl->word[kubectl->n_words++] = word;
+    kubectl->word[kubectl->n_words] = NULL;
 }
 
 /* In single quotes, unless no character is special to any shell. */
@@ -68,8 +68,8 @@ static void put_word(struct strbuf *out, const char *word)
 
 void kubectl_line(struct strbuf *out, const struct kubectl *kubectl)
 {
-    must(kubectl->words > 0);
-    for (size_t i = 0; i < kubectl->words; i++) {
+    must(kubectl->n_words > 0);
+    for (size_t i = 0; i < kubectl->n_words; i++) {
         if (i > 0)
             strbuf_char(out, ' ');
         put_word(out, kubectl->word[i]);
@@ -142,8 +142,8 @@ static int start_child(const struct kubectl *kubectl, struct kubectl_child *chil
 }
 
 /* Reads until the child closes its output; fails at the limit of time or size. */
-static int hear(const struct kubectl_child *child, size_t most, struct strbuf *said,
-                struct err *err)
+static int read_output(const struct kubectl_child *child, size_t most, struct strbuf *said,
+                       struct err *err)
 {
     struct clock_ops clock;
     char bytes[4096];
@@ -190,11 +190,11 @@ int kubectl_run(const struct kubectl *kubectl, struct strbuf *said, struct err *
     struct kubectl_child child = {0};
     int why = 0;
 
-    must(kubectl->words > 1);
+    must(kubectl->n_words > 1);
     if (start_child(kubectl, &child, err) < 0)
         return err_same(err);
-    const int heard = hear(&child, kubectl->said_max, said, err);
-    const int status = end_child(&child, heard == 0);
+    const int read_rc = read_output(&child, kubectl->said_max, said, err);
+    const int status = end_child(&child, read_rc == 0);
     const bool started = read(child.failed, &why, sizeof why) != sizeof why;
     (void)close(child.failed);
     (void)close(child.out); /* read-only */
@@ -202,8 +202,8 @@ int kubectl_run(const struct kubectl *kubectl, struct strbuf *said, struct err *
         return err_set(err, ERR_NOT_FOUND, "there is no kubectl in PATH");
     if (!started)
         return err_set(err, ERR_IO, "kubectl cannot be started: %s", strerrordesc_np(why));
-    if (heard < 0)
-        return heard;
+    if (read_rc < 0)
+        return read_rc;
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         return err_set(err, ERR_UNAVAILABLE, "kubectl failed; its message is above");
     return 0;

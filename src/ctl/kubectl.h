@@ -18,7 +18,7 @@ enum { KUBECTL_WORDS_MAX = 16, KUBECTL_SAID_MAX = 64 * 1024 };
 
 struct kubectl {
     const char *word[KUBECTL_WORDS_MAX + 1]; /* arguments, borrowed; NULL-terminated */
-    size_t words;
+    size_t n_words;
     size_t said_max; /* limit of output in bytes */
     bool quiet;      /* standard error is dropped */
 };

@@ -24,7 +24,7 @@ struct node_rule label_rule_of(const struct document *rule, const char **values)
 
     must(values != NULL);
     document_each (value, document_get(rule, "values"))
-        values[out.values++] = value->text.at;
+        values[out.n_values++] = value->text.at;
     return out;
 }
 

@@ -102,7 +102,7 @@ static int take_word(struct option_line *line, const char *word)
 
     must(word != NULL);
     if (out->command != NULL) {
-        out->argument[out->arguments++] = word;
+        out->argument[out->n_arguments++] = word;
         return 0;
     }
     /* `help X` means X --help; `help` alone means --help. */
@@ -218,12 +218,12 @@ static int options_check(const struct ctl_options *given, struct err *err)
                            command->name, options[id].name, command->name);
     if (given->given[OPTION_help] != NULL)
         return 0;
-    if (given->arguments < command->least)
+    if (given->n_arguments < command->least)
         return err_set(err, ERR_INVALID, "%s wants %s", command->name, command->arguments);
-    if (given->arguments > command->most && command->most == 0)
+    if (given->n_arguments > command->most && command->most == 0)
         return err_set(err, ERR_INVALID, "%s takes no arguments, but got %.60s", command->name,
                        given->argument[0]);
-    if (given->arguments > command->most)
+    if (given->n_arguments > command->most)
         return err_set(err, ERR_INVALID, "%s takes %s and nothing more, but got %.60s, too",
                        command->name, command->arguments, given->argument[command->most]);
     return 0;

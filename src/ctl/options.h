@@ -53,7 +53,7 @@ struct ctl_options {
     const struct ctl_command *command; /* NULL if the line has none */
     const char *given[OPTIONS];        /* values; NULL if not given, "" for a switch */
     const char **argument;
-    size_t arguments;
+    size_t n_arguments;
 };
 
 /* out borrows from argv, but owns the array of arguments, which options_done() frees. */

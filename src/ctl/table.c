@@ -21,12 +21,13 @@ void table_init(struct table *table, const struct screen *screen, struct arena *
 {
     must(columns > 0);
     must(screen->out != NULL);
-    *table = (struct table){.screen = screen, .column = column, .columns = columns, .arena = arena};
+    *table =
+        (struct table){.screen = screen, .column = column, .n_columns = columns, .arena = arena};
 }
 
 void table_done(struct table *table)
 {
-    must(table->cells <= table->capacity);
+    must(table->n_cells <= table->capacity);
     xfree(table->cell);
     *table = (struct table){0};
 }
@@ -36,15 +37,15 @@ void table_done(struct table *table)
 /* The pointer is valid only until the next cell, because the array is reallocated. */
 static struct cell *add_cell(struct table *table, const char *text)
 {
-    table->cell = xgrow(table->cell, table->cells, &table->capacity, sizeof *table->cell);
-    struct cell *cell = &table->cell[table->cells++];
+    table->cell = xgrow(table->cell, table->n_cells, &table->capacity, sizeof *table->cell);
+    struct cell *cell = &table->cell[table->n_cells++];
     *cell = (struct cell){.text = text[0] != '\0' ? text : "-"};
     return cell;
 }
 
 void table_text(struct table *table, const char *text)
 {
-    must(table->columns > 0);
+    must(table->n_columns > 0);
     (void)add_cell(table, arena_copy(table->arena, text_of(text)));
 }
 
@@ -72,7 +73,7 @@ static void add_number(struct table *table, const char *mark, int64_t number)
 
 void table_number(struct table *table, int64_t number)
 {
-    must(table->columns > 0);
+    must(table->n_columns > 0);
     add_number(table, "", number);
 }
 
@@ -127,8 +128,8 @@ void table_age(struct table *table, const char *rfc3339)
 
 void table_color(struct table *table, const char *color)
 {
-    must(table->cells > 0);
-    table->cell[table->cells - 1].color = color;
+    must(table->n_cells > 0);
+    table->cell[table->n_cells - 1].color = color;
 }
 
 /* --- order --- */
@@ -150,7 +151,7 @@ static int find_column(const struct table *table, struct order *out, struct err 
     out->descending = wanted[0] == '-';
     wanted += out->descending ? 1 : 0;
     strbuf_init(&names);
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         if (strcasecmp(table->column[i].name, wanted) == 0) {
             out->column = i;
             strbuf_done(&names);
@@ -169,7 +170,7 @@ static int find_column(const struct table *table, struct order *out, struct err 
 struct sorted {
     const struct cell *row;
     const struct order *order;
-    size_t place;
+    size_t position;
 };
 
 /* Compares texts if one of the cells has no number (such as "-"). */
@@ -192,7 +193,7 @@ static int table_by_order(const void *a, const void *b)
     const int found = compare_cells(&left->row[order->column], &right->row[order->column]);
     if (found != 0)
         return order->descending ? -found : found;
-    return left->place < right->place ? -1 : 1; /* equal rows keep their order */
+    return left->position < right->position ? -1 : 1; /* equal rows keep their order */
 }
 
 /* Checks the order even without rows, so that a script with an invalid --sort-by always fails. */
@@ -202,7 +203,7 @@ static int table_sort(const struct table *table, struct sorted *row, size_t rows
     struct order order = {0};
 
     for (size_t i = 0; i < rows; i++)
-        row[i] = (struct sorted){&table->cell[i * table->columns], &order, i};
+        row[i] = (struct sorted){&table->cell[i * table->n_columns], &order, i};
     if (table->screen->sort_by == NULL)
         return 0;
     const int status = find_column(table, &order, err);
@@ -246,14 +247,14 @@ static void wrap_cells(const struct table *table)
     size_t left = table->screen->width;
     size_t wrapped = 0;
 
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         if (!table_shows(table, i))
             continue;
         const size_t used = SEPARATOR + (wraps(table, i) ? 0 : table_width_of(table, i));
         left -= used < left ? used : left;
         wrapped += wraps(table, i) ? 1 : 0;
     }
-    for (size_t i = 0; i < table->columns && wrapped > 0; i++) {
+    for (size_t i = 0; i < table->n_columns && wrapped > 0; i++) {
         if (!table_shows(table, i) || !wraps(table, i))
             continue;
         const size_t natural = table_width_of(table, i);
@@ -261,7 +262,7 @@ static void wrap_cells(const struct table *table)
         width = width < table->wrap_min ? table->wrap_min : width;
         must(natural > 0);
         left -= natural < width ? (natural < left ? natural : left) : (width < left ? width : left);
-        for (size_t at = i; at < table->cells; at += table->columns)
+        for (size_t at = i; at < table->n_cells; at += table->n_columns)
             table->cell[at].text = wrap_text(table->arena, table->cell[at].text, width);
     }
 }
@@ -288,7 +289,7 @@ static struct libscols_table *make_scols(const struct table *table)
     /* wrap_cells() has wrapped texts: libsmartcols would break them within words */
     if (screen->terminal)
         (void)scols_table_set_termwidth(made, WIDER_THAN_ANY);
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         int flags = (table->column[i].flags & COLUMN_RIGHT) != 0 ? SCOLS_FL_RIGHT : 0;
         if (!table_shows(table, i))
             continue;
@@ -310,7 +311,7 @@ static void add_row(const struct table *table, struct libscols_table *made, cons
     size_t at = 0;
 
     must(line != NULL);
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         if (!table_shows(table, i))
             continue;
         /* fails only if out of memory */
@@ -326,7 +327,7 @@ static size_t lines_of(const struct table *table, const struct cell *row)
 {
     size_t most = 1;
 
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         size_t lines = 1;
         for (const char *at = row[i].text; table_shows(table, i) && *at != '\0'; at++)
             lines += *at == '\n';
@@ -356,7 +357,7 @@ static void say_no_room(const struct table *table)
     CLEANUP(strbuf_done) struct strbuf text;
 
     strbuf_init(&text);
-    for (size_t i = 0; i < table->columns; i++)
+    for (size_t i = 0; i < table->n_columns; i++)
         if ((table->no_room & (UINT32_C(1) << i)) != 0)
             strbuf_printf(&text, "%s%s", text.len > 0 ? ", " : "", table->column[i].name);
     if (text.len == 0 || !table->screen->headers || table->rows_only)
@@ -382,9 +383,9 @@ static void print_rows(struct table *table, const struct sorted *row, size_t row
 int table_print(struct table *table, struct err *err)
 {
     CLEANUP(strbuf_done) struct strbuf notes;
-    const size_t rows = table->cells / table->columns;
+    const size_t rows = table->n_cells / table->n_columns;
 
-    must(table->cells % table->columns == 0);
+    must(table->n_cells % table->n_columns == 0);
     strbuf_init(&notes);
     struct sorted *row = xcalloc(rows + 1, sizeof *row);
     const int status = table_sort(table, row, rows, err);

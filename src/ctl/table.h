@@ -70,10 +70,10 @@ struct cell {
 struct table {
     const struct screen *screen;
     const struct table_column *column;
-    size_t columns;
+    size_t n_columns;
     struct arena *arena;
     struct cell *cell; /* owned; row by row */
-    size_t cells;
+    size_t n_cells;
     size_t capacity;
     size_t lines_max; /* limit of lines for rows; 0 for none */
     bool rows_only;   /* prints neither notes nor the hint about hidden columns */

@@ -24,7 +24,7 @@ static const char vendor[] = "NVIDIA-";
 
 bool table_shows(const struct table *table, size_t column)
 {
-    must(column < table->columns);
+    must(column < table->n_columns);
     if (((table->hidden | table->omitted) & (UINT32_C(1) << column)) != 0)
         return false;
     return table->screen->wide || (table->column[column].flags & COLUMN_WIDE) == 0;
@@ -34,8 +34,8 @@ size_t table_width_of(const struct table *table, size_t column)
 {
     size_t width = text_columns(text_of(table->column[column].name));
 
-    must(column < table->columns);
-    for (size_t i = column; i < table->cells; i += table->columns) {
+    must(column < table->n_columns);
+    for (size_t i = column; i < table->n_cells; i += table->n_columns) {
         const size_t cell = text_columns(text_of(table->cell[i].text));
         width = cell > width ? cell : width;
     }
@@ -52,15 +52,15 @@ bool table_has_notes(const struct table *table)
 {
     bool found = false;
 
-    must(table->columns > 0);
-    for (size_t i = 0; i < table->columns; i++)
+    must(table->n_columns > 0);
+    for (size_t i = 0; i < table->n_columns; i++)
         found = found || has_flag(table, i, COLUMN_NOTE);
     return found && table->screen->terminal && !table->screen->wide;
 }
 
 static void hide(struct table *table, size_t column)
 {
-    must(column < table->columns);
+    must(column < table->n_columns);
     table->hidden |= UINT32_C(1) << column;
 }
 
@@ -68,7 +68,7 @@ static void hide(struct table *table, size_t column)
 
 static bool is_empty(const struct table *table, size_t column, bool zero_too)
 {
-    for (size_t i = column; i < table->cells; i += table->columns) {
+    for (size_t i = column; i < table->n_cells; i += table->n_columns) {
         const struct cell *cell = &table->cell[i];
         if (strcmp(cell->text, "-") != 0 && !(zero_too && cell->numeric && cell->number == 0))
             return false;
@@ -78,8 +78,8 @@ static bool is_empty(const struct table *table, size_t column, bool zero_too)
 
 static void hide_empty(struct table *table)
 {
-    must(table->columns <= TABLE_COLUMNS_MAX);
-    for (size_t i = 0; i < table->columns; i++) {
+    must(table->n_columns <= TABLE_COLUMNS_MAX);
+    for (size_t i = 0; i < table->n_columns; i++) {
         if (has_flag(table, i, COLUMN_NOTE))
             hide(table, i);
         const bool zero = has_flag(table, i, COLUMN_ZERO);
@@ -115,9 +115,9 @@ static bool are_distinct(const struct table *table, size_t column)
     struct map seen; /* whole text, by its prefix */
     bool distinct = true;
 
-    must(column < table->columns);
+    must(column < table->n_columns);
     map_init(&seen);
-    for (size_t i = column; distinct && i < table->cells; i += table->columns) {
+    for (size_t i = column; distinct && i < table->n_cells; i += table->n_columns) {
         const char *text = table->cell[i].text;
         const size_t kept = uuid_prefix(text_of(text));
         if (kept == 0)
@@ -132,10 +132,10 @@ static bool are_distinct(const struct table *table, size_t column)
 static void shorten_ids(const struct table *table)
 {
     must(table->screen->terminal);
-    for (size_t column = 0; column < table->columns; column++) {
+    for (size_t column = 0; column < table->n_columns; column++) {
         if (!has_flag(table, column, COLUMN_ID) || !are_distinct(table, column))
             continue;
-        for (size_t i = column; i < table->cells; i += table->columns) {
+        for (size_t i = column; i < table->n_cells; i += table->n_columns) {
             const struct text text = text_of(table->cell[i].text);
             const size_t kept = uuid_prefix(text);
             if (kept > 0)
@@ -148,9 +148,9 @@ static void shorten_ids(const struct table *table)
 static void shorten_models(const struct table *table)
 {
     must(sizeof vendor > 1);
-    for (size_t column = 0; column < table->columns; column++)
-        for (size_t i = column; has_flag(table, column, COLUMN_MODEL) && i < table->cells;
-             i += table->columns) {
+    for (size_t column = 0; column < table->n_columns; column++)
+        for (size_t i = column; has_flag(table, column, COLUMN_MODEL) && i < table->n_cells;
+             i += table->n_columns) {
             const char *text = table->cell[i].text;
             if (text_starts(text_of(text), vendor) && text[strlen(vendor)] != '\0')
                 table->cell[i].text = text + strlen(vendor);
@@ -163,7 +163,7 @@ static size_t needed_width(const struct table *table)
 {
     size_t sum = 0;
 
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         if (!table_shows(table, i))
             continue;
         const size_t width = table_width_of(table, i);
@@ -190,15 +190,15 @@ static bool is_sorted_by(const struct table *table, size_t column)
 
 static bool hide_spare(struct table *table)
 {
-    size_t found = table->columns;
+    size_t found = table->n_columns;
     unsigned most = 0;
 
-    for (size_t i = 0; i < table->columns; i++)
+    for (size_t i = 0; i < table->n_columns; i++)
         if (table_shows(table, i) && spare_rank(table, i) > most && !is_sorted_by(table, i)) {
             most = spare_rank(table, i);
             found = i;
         }
-    if (found == table->columns)
+    if (found == table->n_columns)
         return false;
     hide(table, found);
     table->no_room |= UINT32_C(1) << found;
@@ -236,11 +236,11 @@ static const char *cut_middle(const struct table *table, const char *whole, size
 /* The index of the widest column to cut (`columns` if none), its width, and that of the next. */
 static size_t find_widest(const struct table *table, size_t least, size_t *width, size_t *next)
 {
-    size_t found = table->columns;
+    size_t found = table->n_columns;
 
     *width = least;
     *next = least;
-    for (size_t i = 0; i < table->columns; i++) {
+    for (size_t i = 0; i < table->n_columns; i++) {
         if (!table_shows(table, i) || !has_flag(table, i, COLUMN_CUT))
             continue;
         const size_t own = table_width_of(table, i);
@@ -264,11 +264,11 @@ static bool cut_widest(const struct table *table, size_t least, size_t excess)
 
     must(excess > 0);
     const size_t found = find_widest(table, least, &widest, &next);
-    if (found == table->columns)
+    if (found == table->n_columns)
         return false;
     const size_t step = widest - next < 1 ? 1 : widest - next;
     const size_t width = widest - (step < excess ? step : excess);
-    for (size_t i = found; i < table->cells; i += table->columns)
+    for (size_t i = found; i < table->n_cells; i += table->n_columns)
         table->cell[i].text = cut_middle(table, table->cell[i].text, width);
     return table_width_of(table, found) < widest;
 }
@@ -300,11 +300,11 @@ void table_fit(struct table *table)
 {
     const size_t width = table->screen->width;
 
-    must(table->columns <= TABLE_COLUMNS_MAX);
+    must(table->n_columns <= TABLE_COLUMNS_MAX);
     table->hidden = 0;
     table->no_room = 0;
     table->wrap_min = WRAP_MIN;
-    if (!table->screen->terminal || table->screen->wide || table->cells == 0)
+    if (!table->screen->terminal || table->screen->wide || table->n_cells == 0)
         return;
     hide_empty(table);
     shorten_ids(table);

@@ -13,8 +13,8 @@ static void put_row_name(struct strbuf *out, const struct table *table, const st
 {
     bool first = true;
 
-    must(table->columns > 0);
-    for (size_t i = 0; i < table->columns; i++) {
+    must(table->n_columns > 0);
+    for (size_t i = 0; i < table->n_columns; i++) {
         if ((table->column[i].flags & COLUMN_LABEL) == 0)
             continue;
         if (first && row[i].numeric)
@@ -38,15 +38,15 @@ static void put_note(struct strbuf *out, const struct table *table, const struct
 
 static void notes_take(struct row_groups *notes, const struct table *table, size_t cell)
 {
-    must(cell < table->cells);
+    must(cell < table->n_cells);
 
     const char *text = table->cell[cell].text;
 
-    if ((table->column[cell % table->columns].flags & COLUMN_NOTE) == 0 || strcmp(text, "-") == 0)
+    if ((table->column[cell % table->n_columns].flags & COLUMN_NOTE) == 0 || strcmp(text, "-") == 0)
         return;
     struct strbuf *names = row_groups_add(notes, text, text);
     if (names != NULL)
-        put_row_name(names, table, &table->cell[cell - cell % table->columns]);
+        put_row_name(names, table, &table->cell[cell - cell % table->n_columns]);
 }
 
 static size_t lines_in(const char *text)
@@ -68,7 +68,7 @@ size_t table_notes(const struct table *table, size_t lines_max, struct strbuf *o
     row_groups_init(&notes);
     if (!table_has_notes(table))
         return 0;
-    for (size_t i = 0; i < table->cells; i++)
+    for (size_t i = 0; i < table->n_cells; i++)
         notes_take(&notes, table, i);
     for (size_t i = 0; i < notes.count; i++) {
         CLEANUP(strbuf_done) struct strbuf text;

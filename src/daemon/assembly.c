@@ -20,7 +20,7 @@
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/usage/usage_table.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/webhook/score_caches.h"
 #include "milligpu/webhook/webhooks.h"
 #include "milligpu/writer/writer.h"
@@ -134,7 +134,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->commits = commits_new();
     app->policy_reload = policy_reload_new();
     app->pod_cache = pod_cache_new();
-    app->hints = hints_new();
+    app->waiting_pods = waiting_pods_new();
     app->score_caches = score_caches_new(SCORE_CACHES_MAX);
     app->usage_table = usage_table_new(&app->clock);
     app->command_trace = command_trace_new();
@@ -185,7 +185,7 @@ void app_close(struct app *app, struct app_parts *parts)
     free_queue(STEAL(app->queue));
     usage_table_free(STEAL(app->usage_table));
     score_caches_free(STEAL(app->score_caches));
-    hints_free(STEAL(app->hints));
+    waiting_pods_free(STEAL(app->waiting_pods));
     pod_cache_free(STEAL(app->pod_cache));
     policy_reload_free(STEAL(app->policy_reload));
     commits_free(STEAL(app->commits));

@@ -29,10 +29,10 @@
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/http/http.h"
 #include "milligpu/kube/kube.h"
-#include "milligpu/run/bell.h"
 #include "milligpu/run/file.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
+#include "milligpu/run/wakeup.h"
 #include "milligpu/selfcheck/verifier.h"
 #include "milligpu/sign/keyring.h"
 #include "milligpu/spine/app.h"
@@ -44,7 +44,7 @@
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/sync/rights.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/webhook/webhooks.h"
 #include "milligpu/wire/kube/wire_kube.h"
 #include "milligpu/wire/usage/usage_report.h"
@@ -268,7 +268,7 @@ static void *verifier_main(void *user)
         log_plain(LOG_DEBUG, "the priority of the verifier cannot be lowered");
     while (!atomic_load(&daemon->stop_io)) {
         verifier_step(app->verifier, now_of(app));
-        bell_wait(app->verifier_bell, verifier_wait_ms(app->verifier, now_of(app)));
+        wakeup_wait(app->verifier_wakeup, verifier_wait_ms(app->verifier, now_of(app)));
     }
     return NULL;
 }
@@ -824,7 +824,7 @@ static int daemon_start_threads(struct daemon *daemon, struct err *err)
     return err_set(err, ERR_INTERNAL, "a thread cannot be created");
 }
 
-static void tell_of_kept_policy(const struct daemon *daemon)
+static void report_kept_policy(const struct daemon *daemon)
 {
     char read[TIME_TEXT_BYTES];
 
@@ -854,15 +854,15 @@ static int daemon_start(struct daemon *daemon, struct err *err)
     if (rc < 0 || (rc = open_store(daemon, err)) < 0)
         return rc;
     if (daemon->policy_err.code != ERR_NONE)
-        tell_of_kept_policy(daemon);
+        report_kept_policy(daemon);
     if (app->settings->standalone[0] == '\0' && (rc = open_keyring(daemon, err)) < 0)
         return rc;
     if ((rc = open_api_server(daemon, err)) < 0)
         return rc;
     make_parts(daemon);
     if (daemon->policy_err.code != ERR_NONE)
-        policy_reload_tell(app->policy_reload, daemon->policy_err.text,
-                           app->clock.wall_ms(app->clock.ctx));
+        policy_reload_report(app->policy_reload, daemon->policy_err.text,
+                             app->clock.wall_ms(app->clock.ctx));
     if ((rc = writer_load(daemon->parts.writer, err)) < 0 || (rc = start_ports(daemon, err)) < 0 ||
         (rc = write_ports(daemon, err)) < 0)
         return rc;
@@ -900,7 +900,7 @@ static void policy_not_reloaded(struct daemon *daemon, const char *error)
 
     log_write(LOG_ERROR, "the policy was not reloaded; the old one stays in force",
               log_str("error", error));
-    policy_reload_tell(app->policy_reload, error, app->clock.wall_ms(app->clock.ctx));
+    policy_reload_report(app->policy_reload, error, app->clock.wall_ms(app->clock.ctx));
 }
 
 /*
@@ -922,13 +922,13 @@ static bool reload_policy(struct daemon *daemon)
         return false;
     }
     if (book == NULL) {
-        policy_reload_tell(app->policy_reload, NULL, 0);
+        policy_reload_report(app->policy_reload, NULL, 0);
         return true;
     }
     struct message *message = message_new(MESSAGE_POLICY);
     message->rulebook = book;
     if (queue_put(app->queue, message)) {
-        policy_reload_tell(app->policy_reload, NULL, 0);
+        policy_reload_report(app->policy_reload, NULL, 0);
         return true;
     }
     message_abandon(message);

@@ -44,7 +44,7 @@ static uint64_t print_of(const char *file)
 }
 
 /* Logs one line per warning; a policy with warnings is used all the same. */
-static void tell_of_warnings(const struct policy_source *source, const struct strbuf *warnings)
+static void report_warnings(const struct policy_source *source, const struct strbuf *warnings)
 {
     struct text rest = {warnings->data, warnings->len};
     struct text line;
@@ -82,7 +82,7 @@ int policy_source_read(struct policy_source *source, const char *word, const str
     source->word = copy;
     source->seen = print;
     const int rc = policy_choose(word, &edges, &book, &warnings, err);
-    tell_of_warnings(source, &warnings);
+    report_warnings(source, &warnings);
     if (rc < 0)
         return err_wrap(err, "policy");
     if (source->last != NULL && rulebook_alike(source->last, book)) {
@@ -117,7 +117,7 @@ int policy_source_read_kept(struct policy_source *source, const char *ledger,
                   log_str("error", err.text));
         return err_same(why);
     }
-    tell_of_warnings(source, &warnings);
+    report_warnings(source, &warnings);
     source->kept_ms = kept.read_ms;
     *out = remember(source, book);
     return 0;

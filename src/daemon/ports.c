@@ -20,7 +20,7 @@ enum {
     REQUEST_MS = 10000,
     SHRINK_PART = 16,
     /* interval between log lines of one port and cause */
-    TELL_MS = 60000,
+    REPORT_MS = 60000,
 };
 
 /*
@@ -151,7 +151,7 @@ void ports_dropped(struct ports_news *news, size_t port, const char *name, enum 
     must(port < PORTS_MAX && cause < HTTP_CAUSES);
     metric_add(M_HTTP_DROPPED, LABEL_VALUES(name, http_cause_word(cause)), count);
     news->n_unreported[port][cause] += count;
-    if (news->reported_ms[port][cause] != 0 && now_ms - news->reported_ms[port][cause] < TELL_MS)
+    if (news->reported_ms[port][cause] != 0 && now_ms - news->reported_ms[port][cause] < REPORT_MS)
         return;
     news->reported_ms[port][cause] = now_ms;
     log_write(LOG_WARN, "connections were closed", log_str("port", name),

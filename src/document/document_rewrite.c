@@ -29,7 +29,7 @@ struct rewriting {
     struct text bytes;
     struct arena *arena;
     const uint32_t *line; /* offset of each line */
-    uint32_t lines;
+    uint32_t n_lines;
     const char *line_break;
     struct edit *first;
     struct edit *last;
@@ -67,19 +67,19 @@ static void find_lines(struct rewriting *in)
         bytes = break_bytes(in->bytes, at);
         if (bytes == 0)
             continue;
-        if (in->lines == 0 && bytes == 2 && in->bytes.at[at] == '\r')
+        if (in->n_lines == 0 && bytes == 2 && in->bytes.at[at] == '\r')
             in->line_break = "\r\n";
-        line[++in->lines] = (uint32_t)(at + bytes);
+        line[++in->n_lines] = (uint32_t)(at + bytes);
     }
-    in->lines++;
-    must(in->lines == count);
+    in->n_lines++;
+    must(in->n_lines == count);
     in->line = line;
 }
 
 /* Converts a mark to an offset. libyaml counts characters, without a leading byte order mark. */
 static bool place_of(const struct rewriting *in, struct document_mark mark, size_t *out)
 {
-    if (mark.line == 0 || mark.line > in->lines || mark.column > COLUMN_MAX)
+    if (mark.line == 0 || mark.line > in->n_lines || mark.column > COLUMN_MAX)
         return false;
     size_t at = in->line[mark.line - 1];
     if (mark.line == 1 && text_starts(in->bytes, "\xEF\xBB\xBF"))

@@ -79,7 +79,7 @@ struct fake_apiserver {
     uint64_t uids;
     uint64_t rv;
     uint64_t compacted; /* watches from earlier versions get 410 */
-    uint64_t snapshots;
+    uint64_t n_snapshots;
     struct shelf shelf[RESOURCES];
     struct log_entry *log; /* a ring of FAKE_EVENTS_MAX */
     size_t log_first;
@@ -96,7 +96,7 @@ enum { TERMS_MAX = 8 };
 enum field { FIELD_NAME, FIELD_NAMESPACE, FIELD_NODE, FIELD_PHASE, FIELD_SCHEDULER, FIELD_CORDON };
 
 struct selector {
-    unsigned terms;
+    unsigned n_terms;
     /* field and value must be equal, or must differ */
     struct term {
         enum field field;

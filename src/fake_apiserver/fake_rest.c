@@ -196,12 +196,12 @@ static bool field_by_name(const struct ask *in, struct text name, enum field *ou
 static int parse_term(struct ask *in, struct text term)
 {
     const char *sign = memchr(term.at, '=', term.len);
-    struct term *out = &in->selector.term[in->selector.terms];
+    struct term *out = &in->selector.term[in->selector.n_terms];
 
     if (sign == NULL)
         return fake_answer_status(in, 400, "BadRequest", "invalid selector: '%.*s'",
                                   TEXT_ARG(term));
-    if (in->selector.terms == TERMS_MAX)
+    if (in->selector.n_terms == TERMS_MAX)
         return bad_request(in, "more field selectors than the fake API server takes");
     const char *value = sign + 1;
     const char *end = term.at + term.len;
@@ -217,7 +217,7 @@ static int parse_term(struct ask *in, struct text term)
         return fake_answer_status(in, 400, "BadRequest", "field label not supported: %.*s",
                                   TEXT_ARG(name));
     out->value = arena_copy(in->arena, (struct text){value, (size_t)(end - value)});
-    in->selector.terms++;
+    in->selector.n_terms++;
     return 0;
 }
 

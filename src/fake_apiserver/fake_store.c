@@ -145,7 +145,7 @@ bool fake_selects(const struct selector *selector, const struct object *object)
         [FIELD_CORDON] = object->unschedulable ? "true" : "false",
     };
 
-    for (unsigned i = 0; i < selector->terms; i++) {
+    for (unsigned i = 0; i < selector->n_terms; i++) {
         const struct term *term = &selector->term[i];
         must((unsigned)term->field < ARRAY_LEN(value));
         if ((strcmp(value[term->field], term->value) == 0) != term->equal)

@@ -50,7 +50,7 @@ static void list_head(struct ask *in, uint64_t rv, const char *token)
 static void snapshot_make(struct ask *in, struct shelf *rest, const char **out_token)
 {
     struct fake_apiserver *fake = in->fake;
-    const uint64_t id = ++fake->snapshots;
+    const uint64_t id = ++fake->n_snapshots;
     struct list_snapshot *snapshot = &fake->snapshot[id % SNAPSHOTS_MAX];
 
     must(rest->count > 0);

@@ -220,7 +220,7 @@ static bool look_at(struct connection *connection, int64_t now)
 }
 
 /* The watch reports totals, because code that closes a connection often holds the lock. */
-static void tell_dropped(struct http_server *http) EXCLUDES(http->lock)
+static void report_dropped(struct http_server *http) EXCLUDES(http->lock)
 {
     const struct http_rules *rules = &http->rules;
 
@@ -247,7 +247,7 @@ static void look_around(struct http_server *http) REQUIRES(http->lock)
     mutex_unlock(&http->lock);
     for (size_t i = 0; i < count; i++)
         http_refused(http, 408, "the request did not come to its end in time");
-    tell_dropped(http);
+    report_dropped(http);
     mutex_lock(&http->lock);
 }
 
@@ -296,7 +296,7 @@ static void *accept_watch(void *arg)
         look_around(http);
     }
     mutex_unlock(&http->lock);
-    tell_dropped(http);
+    report_dropped(http);
     return NULL;
 }
 

@@ -79,9 +79,9 @@ static struct admission_address **admission_slot_of(struct http_admission *admis
                                                     const uint64_t key[2])
 {
     const struct text bytes = {(const char *)key, 2 * sizeof *key};
-    struct admission_address **at = &admission->slot[text_hash(bytes) % SLOTS];
+    struct admission_address **at = &admission->bucket[text_hash(bytes) % SLOTS];
 
-    must(admission->slot != NULL);
+    must(admission->bucket != NULL);
     while (*at != NULL && memcmp((*at)->key, key, sizeof(*at)->key) != 0)
         at = &(*at)->slot_next;
     return at;
@@ -315,7 +315,7 @@ static bool admission_is_full(const struct http_server *http) REQUIRES(http->loc
 {
     const struct http_admission *admission = &http->admission;
 
-    must(admission->slot != NULL);
+    must(admission->bucket != NULL);
     return admission->known + admission->strangers + admission->dying >=
            admission_most(&http->rules);
 }
@@ -357,8 +357,8 @@ bool admission_admits(struct http_server *http, const struct sockaddr *from)
 
 void admission_init(struct http_server *http)
 {
-    must(http->rules.strangers > 0 && http->admission.slot == NULL);
-    http->admission.slot = xcalloc(SLOTS, sizeof(void *));
+    must(http->rules.strangers > 0 && http->admission.bucket == NULL);
+    http->admission.bucket = xcalloc(SLOTS, sizeof(void *));
     http->admission.rank = xcalloc((size_t)http->rules.strangers + 1, sizeof(void *));
 }
 
@@ -366,7 +366,7 @@ void admission_done(struct http_server *http)
 {
     must(http->admission.strangers == 0 && http->admission.known == 0 &&
          http->admission.dying == 0);
-    xfree(http->admission.slot);
+    xfree(http->admission.bucket);
     xfree(http->admission.rank);
 }
 
@@ -392,7 +392,7 @@ void admission_leave(struct connection *connection)
 {
     struct http_server *http = connection->call.http;
 
-    must(http->admission.slot != NULL);
+    must(http->admission.bucket != NULL);
     if (!connection->gone)
         admission_give_up(http, connection);
     must(http->admission.dying > 0);

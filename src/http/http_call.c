@@ -44,12 +44,12 @@ void call_init(struct http_call *call, struct http_server *http, struct MHD_Conn
 
 static void free_headers(struct http_call *call)
 {
-    must(call->headers <= CALL_HEADERS_MAX);
-    for (size_t i = 0; i < call->headers; i++) {
+    must(call->n_headers <= CALL_HEADERS_MAX);
+    for (size_t i = 0; i < call->n_headers; i++) {
         xfree(call->header[i].name);
         xfree(call->header[i].value);
     }
-    call->headers = 0;
+    call->n_headers = 0;
 }
 
 /* Moves the bytes without a copy; libmicrohttpd frees them after sending. */
@@ -75,7 +75,7 @@ static void call_compose(struct http_call *call, int status, const char *type,
     if (atomic_load(&call->http->quiesced))
         must(MHD_add_response_header(response, "Connection", "close") == MHD_YES);
     /* Fails for an invalid value, which came from outside: the answer is sent without it. */
-    for (size_t i = 0; i < call->headers; i++)
+    for (size_t i = 0; i < call->n_headers; i++)
         (void)MHD_add_response_header(response, call->header[i].name, call->header[i].value);
     free_headers(call);
     /* Set before the state changes to ANSWERED. */
@@ -188,11 +188,11 @@ void http_answer(struct http_call *call, int status, const char *type, struct st
 
 void http_answer_file(struct http_call *call, int status, const char *type, int take_fd)
 {
-    struct stat is;
+    struct stat st;
 
     must(take_fd >= 0);
-    must(fstat(take_fd, &is) == 0);
-    answer_with(call, status, type, MHD_create_response_from_fd64((uint64_t)is.st_size, take_fd));
+    must(fstat(take_fd, &st) == 0);
+    answer_with(call, status, type, MHD_create_response_from_fd64((uint64_t)st.st_size, take_fd));
 }
 
 struct http_stream *http_answer_stream(struct http_call *call, int status, const char *type)
@@ -487,10 +487,10 @@ int64_t http_began_ns(const struct http_call *call)
 
 void http_set_header(struct http_call *call, const char *name, const char *value)
 {
-    must(call->headers < CALL_HEADERS_MAX);
+    must(call->n_headers < CALL_HEADERS_MAX);
     must(name != NULL && value != NULL);
 
-    struct call_header *header = &call->header[call->headers++];
+    struct call_header *header = &call->header[call->n_headers++];
     header->name = xstrdup(name);
     header->value = xstrdup(value);
 }

@@ -96,7 +96,7 @@ struct http_call {
     int64_t began_ns;
 
     struct call_header header[CALL_HEADERS_MAX];
-    size_t headers;
+    size_t n_headers;
     int status;
     struct MHD_Response *response;
     struct http_stream *stream; /* endless answer in progress; NULL if none */
@@ -156,10 +156,10 @@ static inline struct connection *connection_of(struct http_call *call)
 
 /* The connected clients; guarded by the lock. */
 struct http_admission {
-    struct admission_address **slot; /* hash table, by address */
-    struct admission_address **rank; /* lists, by the number of idle strangers */
-    uint32_t top;                    /* highest rank in use; 0 if none */
-    struct idle_list idle;           /* idle known clients */
+    struct admission_address **bucket; /* hash table, by address */
+    struct admission_address **rank;   /* lists, by the number of idle strangers */
+    uint32_t top;                      /* highest rank in use; 0 if none */
+    struct idle_list idle;             /* idle known clients */
     uint32_t strangers;
     uint32_t known;
     uint32_t dying;

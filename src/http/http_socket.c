@@ -55,11 +55,11 @@ static int make_folder_of(const char *path, struct err *err)
 static int remove_stale(const struct sockaddr_un *address, struct err *err)
 {
     const char *path = address->sun_path;
-    struct stat is;
+    struct stat st;
 
-    if (lstat(path, &is) != 0)
+    if (lstat(path, &st) != 0)
         return errno == ENOENT ? 0 : err_set(err, ERR_IO, "%s: %m", path);
-    if (!S_ISSOCK(is.st_mode))
+    if (!S_ISSOCK(st.st_mode))
         return err_set(err, ERR_CONFLICT, "%s is there already, and is no socket", path);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)

@@ -42,7 +42,7 @@ struct handles {
     struct curl_handle *spare;
     uint32_t n_spare;
     int *socket; /* libcurl's open sockets */
-    size_t sockets;
+    size_t n_sockets;
     size_t capacity;
 };
 
@@ -65,8 +65,8 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
     /* Without it a half-open connection is detected later, by the silence timeout. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
     handles->socket =
-        xgrow(handles->socket, handles->sockets, &handles->capacity, sizeof *handles->socket);
-    handles->socket[handles->sockets++] = fd;
+        xgrow(handles->socket, handles->n_sockets, &handles->capacity, sizeof *handles->socket);
+    handles->socket[handles->n_sockets++] = fd;
     metric_add(M_API_CONNECTIONS, NULL, 1);
     return fd;
 }
@@ -80,18 +80,18 @@ static int close_socket(void *arg, curl_socket_t fd)
     struct handles *handles = arg;
     size_t at = 0;
 
-    while (at < handles->sockets && handles->socket[at] != fd)
+    while (at < handles->n_sockets && handles->socket[at] != fd)
         at++;
-    must(at < handles->sockets);
-    handles->socket[at] = handles->socket[--handles->sockets];
+    must(at < handles->n_sockets);
+    handles->socket[at] = handles->socket[--handles->n_sockets];
     return close(fd);
 }
 
 /* Uses shutdown(), not close(): libcurl owns the descriptors, and sees the end of each stream. */
 void handles_cut(struct handles *handles)
 {
-    must(handles->sockets <= handles->capacity);
-    for (size_t i = 0; i < handles->sockets; i++)
+    must(handles->n_sockets <= handles->capacity);
+    for (size_t i = 0; i < handles->n_sockets; i++)
         /* A socket that is still connecting is not affected. */
         (void)shutdown(handles->socket[i], SHUT_RDWR);
 }
@@ -379,7 +379,7 @@ void handles_free(struct handles *handles)
 {
     while (handles->spare != NULL)
         handle_free(curl_handle_pick(handles));
-    must(handles->sockets == 0);
+    must(handles->n_sockets == 0);
     makeup_unref(handles->now);
     curl_slist_free_all(handles->connect_to);
     xfree(handles->socket);

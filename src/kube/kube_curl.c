@@ -266,7 +266,7 @@ static void head_is_complete(struct curl_call *call)
 }
 
 /* Any byte of any call shows that the peer is alive, for cut_if_silent(). */
-static void kube_curl_heard(struct curl_call *call)
+static void kube_curl_note_bytes(struct curl_call *call)
 {
     const int64_t now_ms = kube_curl_clock_now_ms();
 
@@ -288,7 +288,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
     const size_t len = size * count;
 
     must(size == 1);
-    kube_curl_heard(call);
+    kube_curl_note_bytes(call);
     if (len > sizeof retry_after - 1 && curl_strnequal(data, retry_after, sizeof retry_after - 1))
         call->retry_after_s =
             parse_seconds(data + sizeof retry_after - 1, len - (sizeof retry_after - 1));
@@ -307,7 +307,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
     const size_t len = size * count;
 
     must(size == 1);
-    kube_curl_heard(call);
+    kube_curl_note_bytes(call);
     if (call->swallow || call->cancelled)
         return call->cancelled ? 0 : len;
     call->kube->inside++;

@@ -82,14 +82,14 @@ static int64_t random_below(struct reflector *r, int64_t bound)
 
 static void reflector_trouble(struct reflector *r, const struct err *err, const char *then)
 {
-    struct err told;
+    struct err trouble;
 
     must(err->code != ERR_NONE);
     if (r->sink.trouble == NULL)
         return;
-    (void)err_set(&told, err->code, "%s %s: %s; %s", r->phase == PHASE_LIST ? "list" : "watch",
+    (void)err_set(&trouble, err->code, "%s %s: %s; %s", r->phase == PHASE_LIST ? "list" : "watch",
                   r->path, err->text, then);
-    r->sink.trouble(r->sink.user, &told);
+    r->sink.trouble(r->sink.user, &trouble);
 }
 
 /* Frees the memory after a large page. */
@@ -148,10 +148,10 @@ static void wait_after_failure(struct reflector *r, int64_t now_ms)
     wait_ms += random_below(r, wait_ms / 2);
     if (wait_ms > BACKOFF_MAX_MS)
         wait_ms = BACKOFF_MAX_MS - random_below(r, BACKOFF_MAX_MS / 4);
-    const int64_t told_s =
+    const int64_t requested_s =
         r->retry_after_s < RETRY_AFTER_MAX_S ? r->retry_after_s : RETRY_AFTER_MAX_S;
-    if (told_s * 1000 > wait_ms)
-        wait_ms = told_s * 1000;
+    if (requested_s * 1000 > wait_ms)
+        wait_ms = requested_s * 1000;
     must(wait_ms > 0);
     r->failures++;
     r->failed_ms = now_ms;

@@ -80,7 +80,7 @@ static int simulate_check_files(const struct ctl *ctl, struct err *err)
 {
     const char *const *given = ctl->options.given;
 
-    must(ctl->options.arguments == 0);
+    must(ctl->options.n_arguments == 0);
     if (given[OPTION_ledger] != NULL)
         return 0;
     if (given[OPTION_nodes] != NULL && given[OPTION_cluster] != NULL)
@@ -256,7 +256,7 @@ static int simulate_all(struct simulate_call *call, const struct world *world)
         .world = world,
         .at_ms = call->at_ms,
         .options = &call->options,
-        .results = policies->count,
+        .n_results = policies->count,
         .result = result,
     };
 
@@ -288,7 +288,7 @@ static int simulate_write_all(struct simulate_call *call, const struct world *wo
     int status = CTL_NO;
     struct err err = {0};
 
-    must(world == NULL || world->pods > 0);
+    must(world == NULL || world->n_pods > 0);
     options->curve = given[OPTION_csv] != NULL || given[OPTION_plot] != NULL;
     if (simulate_open(call->ctl, given[OPTION_placements], &options->placements, &err) == 0 &&
         simulate_open(call->ctl, given[OPTION_csv], &call->csv, &err) == 0 &&
@@ -337,7 +337,7 @@ int command_simulate(struct ctl *ctl)
     struct simulate_call call = {.ctl = ctl};
     struct err err;
 
-    must(ctl->options.arguments == 0);
+    must(ctl->options.n_arguments == 0);
     if (simulate_read_options(&call, &err) < 0)
         return ctl_misused(ctl, &err);
     const int fd = fileno(ctl->err);

@@ -337,10 +337,10 @@ static void read_pod(struct arena *arena, struct text bytes, struct nri_pod *out
     }
     reader.broken = wire.broken;
     if (!wire.broken)
-        out->annotation = pairs_in(&reader, bytes, POD_ANNOTATIONS, &out->annotations);
+        out->annotation = pairs_in(&reader, bytes, POD_ANNOTATIONS, &out->n_annotations);
     out->flaw = flaw_of(&reader);
     if (out->flaw == NRI_BROKEN)
-        out->annotations = 0;
+        out->n_annotations = 0;
 }
 
 struct parts {
@@ -399,14 +399,14 @@ static void read_container(struct arena *arena, struct text bytes, struct nri_co
         out->has_user = parts.user.at != NULL;
         out->user = (uint32_t)number_in(&reader, parts.user, USER_UID);
         out->cgroups_path = text_in(&reader, parts.linux_part, LINUX_CGROUP);
-        out->cdi_device = texts_in(&reader, bytes, CONTAINER_CDI, CDI_NAME, &out->cdi_devices);
-        out->device = devices_in(&reader, parts.linux_part, LINUX_DEVICES, &out->devices);
-        out->rule = rules_in(&reader, parts.linux_part, LINUX_RESOURCES, &out->rules);
-        out->env = texts_in(&reader, bytes, CONTAINER_ENV, 0, &out->envs);
+        out->cdi_device = texts_in(&reader, bytes, CONTAINER_CDI, CDI_NAME, &out->n_cdi_devices);
+        out->device = devices_in(&reader, parts.linux_part, LINUX_DEVICES, &out->n_devices);
+        out->rule = rules_in(&reader, parts.linux_part, LINUX_RESOURCES, &out->n_rules);
+        out->env = texts_in(&reader, bytes, CONTAINER_ENV, 0, &out->n_envs);
     }
     out->flaw = flaw_of(&reader);
     if (out->flaw == NRI_BROKEN)
-        out->cdi_devices = out->devices = out->rules = out->envs = 0;
+        out->n_cdi_devices = out->n_devices = out->n_rules = out->n_envs = 0;
 }
 
 /* --- adjustments --- */
@@ -417,7 +417,7 @@ static struct nri_mount mount_in(struct nri_reader *reader, struct text bytes)
                             .source = text_in(reader, bytes, MOUNT_SOURCE),
                             .type = text_in(reader, bytes, MOUNT_TYPE)};
 
-    out.option = texts_in(reader, bytes, MOUNT_OPTIONS, 0, &out.options);
+    out.option = texts_in(reader, bytes, MOUNT_OPTIONS, 0, &out.n_options);
     return out;
 }
 
@@ -440,11 +440,11 @@ static int read_adjustment(struct arena *arena, struct text bytes, struct nri_ad
     struct nri_reader reader = reader_of(arena);
     const struct text host = part_in(&reader, bytes, ADJUST_LINUX);
 
-    out->env = pairs_in(&reader, bytes, ADJUST_ENV, &out->envs);
-    out->cdi_device = texts_in(&reader, bytes, ADJUST_CDI, CDI_NAME, &out->cdi_devices);
-    out->mount = mounts_in(&reader, bytes, &out->mounts);
-    out->device = devices_in(&reader, host, ADJUST_LINUX_DEVICES, &out->devices);
-    out->rule = rules_in(&reader, host, ADJUST_LINUX_RESOURCES, &out->rules);
+    out->env = pairs_in(&reader, bytes, ADJUST_ENV, &out->n_envs);
+    out->cdi_device = texts_in(&reader, bytes, ADJUST_CDI, CDI_NAME, &out->n_cdi_devices);
+    out->mount = mounts_in(&reader, bytes, &out->n_mounts);
+    out->device = devices_in(&reader, host, ADJUST_LINUX_DEVICES, &out->n_devices);
+    out->rule = rules_in(&reader, host, ADJUST_LINUX_RESOURCES, &out->n_rules);
     if (reader.broken)
         return no_message("ContainerAdjustment", err);
     if (reader.too_long)
@@ -714,9 +714,9 @@ static Nri__Mount **mounts_of(struct arena *arena, const struct nri_mount *mount
         message[i].destination = bytes_of(mount[i].destination);
         message[i].source = bytes_of(mount[i].source);
         message[i].type = bytes_of(mount[i].type);
-        message[i].n_options = mount[i].options;
-        message[i].options = arena_array(arena, mount[i].options, sizeof *message[i].options);
-        for (uint32_t k = 0; k < mount[i].options; k++)
+        message[i].n_options = mount[i].n_options;
+        message[i].options = arena_array(arena, mount[i].n_options, sizeof *message[i].options);
+        for (uint32_t k = 0; k < mount[i].n_options; k++)
             message[i].options[k] = bytes_of(mount[i].option[k]);
         out[i] = &message[i];
     }
@@ -728,14 +728,14 @@ void codec_put_created(struct arena *arena, const struct nri_adjustment *adjust,
     Nri__CreateContainerResponse message = NRI__CREATE_CONTAINER_RESPONSE__INIT;
     Nri__ContainerAdjustment change = NRI__CONTAINER_ADJUSTMENT__INIT;
 
-    must(adjust->cdi_devices <= NRI_CDI_DEVICES_MAX);
-    must(adjust->devices == 0 && adjust->rules == 0);
-    change.n_env = adjust->envs;
-    change.env = pairs_of(arena, adjust->env, adjust->envs);
-    change.n_cdi_devices = adjust->cdi_devices;
-    change.cdi_devices = cdi_of(arena, adjust->cdi_device, adjust->cdi_devices);
-    change.n_mounts = adjust->mounts;
-    change.mounts = mounts_of(arena, adjust->mount, adjust->mounts);
+    must(adjust->n_cdi_devices <= NRI_CDI_DEVICES_MAX);
+    must(adjust->n_devices == 0 && adjust->n_rules == 0);
+    change.n_env = adjust->n_envs;
+    change.env = pairs_of(arena, adjust->env, adjust->n_envs);
+    change.n_cdi_devices = adjust->n_cdi_devices;
+    change.cdi_devices = cdi_of(arena, adjust->cdi_device, adjust->n_cdi_devices);
+    change.n_mounts = adjust->n_mounts;
+    change.mounts = mounts_of(arena, adjust->mount, adjust->n_mounts);
     if (change.n_env + change.n_cdi_devices + change.n_mounts > 0)
         message.adjust = &change;
     pack(out, &message.base);

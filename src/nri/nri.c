@@ -146,44 +146,44 @@ static enum ttrpc_code serve_configure(struct nri_session *session, struct text 
 
 /* Part of a list, so that memory does not depend on its length. */
 struct nri_batch {
-    uint32_t pods;
-    uint32_t containers;
+    uint32_t n_pods;
+    uint32_t n_containers;
     struct nri_pod pod[BATCH_MAX];
     struct nri_container container[BATCH_MAX];
 };
 
-static void tell_batch(struct nri_session *session, struct nri_batch *batch, bool more)
+static void deliver_batch(struct nri_session *session, struct nri_batch *batch, bool more)
 {
     const struct nri_handlers *handlers = &session->handlers;
 
-    handlers->synchronize(handlers->user, batch->pod, batch->pods, batch->container,
-                          batch->containers, more);
-    batch->pods = batch->containers = 0;
+    handlers->synchronize(handlers->user, batch->pod, batch->n_pods, batch->container,
+                          batch->n_containers, more);
+    batch->n_pods = batch->n_containers = 0;
     arena_reset(&session->arena);
 }
 
 /* Passes the batch to the handler if it is full. */
 static void make_room(struct nri_session *session, struct nri_batch *batch)
 {
-    if (batch->pods == BATCH_MAX || batch->containers == BATCH_MAX ||
+    if (batch->n_pods == BATCH_MAX || batch->n_containers == BATCH_MAX ||
         arena_used(&session->arena) > BATCH_BYTES_MAX)
-        tell_batch(session, batch, true);
+        deliver_batch(session, batch, true);
 }
 
-static void tell_list(struct nri_session *session, struct codec_sync *sync)
+static void deliver_list(struct nri_session *session, struct codec_sync *sync)
 {
     struct nri_batch batch;
 
-    batch.pods = batch.containers = 0;
-    while (codec_next_pod(sync, &session->arena, &batch.pod[batch.pods])) {
-        batch.pods++;
+    batch.n_pods = batch.n_containers = 0;
+    while (codec_next_pod(sync, &session->arena, &batch.pod[batch.n_pods])) {
+        batch.n_pods++;
         make_room(session, &batch);
     }
-    while (codec_next_container(sync, &session->arena, &batch.container[batch.containers])) {
-        batch.containers++;
+    while (codec_next_container(sync, &session->arena, &batch.container[batch.n_containers])) {
+        batch.n_containers++;
         make_room(session, &batch);
     }
-    tell_batch(session, &batch, sync->more);
+    deliver_batch(session, &batch, sync->more);
 }
 
 /*
@@ -201,7 +201,7 @@ static enum ttrpc_code serve_synchronize(struct nri_session *session, struct tex
     if (codec_synchronize(payload, &sync, err) < 0)
         return refuse(err);
     if (session->handlers.synchronize != NULL)
-        tell_list(session, &sync);
+        deliver_list(session, &sync);
     codec_put_more(answer, sync.more);
     session->synchronized = !sync.more;
     return TTRPC_OK;
@@ -556,7 +556,7 @@ bool nri_is_synchronized(const struct nri_session *session)
 bool nri_annotation(const struct nri_pod *pod, const char *key, struct text *out)
 {
     *out = TEXT("");
-    for (uint32_t i = pod->annotations; i > 0; i--) {
+    for (uint32_t i = pod->n_annotations; i > 0; i--) {
         if (!text_is(pod->annotation[i - 1].key, key))
             continue;
         *out = pod->annotation[i - 1].value;

@@ -26,7 +26,7 @@ enum {
 static const char RELEASED[] = "milligpu-node has let go of it";
 
 /* A reading with its reference count. */
-struct held {
+struct counted_reading {
     struct gpu_reading reading; /* first member: gpu_reading_unref() casts its address */
     atomic_uint refs;
     struct gpu_process process[];
@@ -56,9 +56,10 @@ struct nvml {
 
     struct mutex lock; /* guards the following */
     struct condvar changed;
-    struct held *latest;
-    struct held *silent; /* NVML_SILENT version of latest, made when it is too old; else NULL */
-    uint64_t number;     /* of the newest reading */
+    struct counted_reading *latest;
+    struct counted_reading
+        *silent;     /* NVML_SILENT version of latest, made when it is too old; else NULL */
+    uint64_t number; /* of the newest reading */
     bool is_stopping;
     bool is_released; /* as requested by nvml_release(); has_let_go is the actual state */
     bool has_ended;
@@ -103,59 +104,60 @@ static struct nvml_now clocks(const struct nvml *nvml)
 
 /* Readings */
 
-static struct held *held_new(uint32_t processes)
+static struct counted_reading *counted_reading_new(uint32_t processes)
 {
-    struct held *held = xcalloc(1, sizeof *held + processes * sizeof held->process[0]);
+    struct counted_reading *held = xcalloc(1, sizeof *held + processes * sizeof held->process[0]);
     atomic_init(&held->refs, 1);
-    held->reading.processes = processes;
+    held->reading.n_processes = processes;
     held->reading.process = held->process;
     return held;
 }
 
 void gpu_reading_unref(const struct gpu_reading *reading)
 {
-    static_assert(offsetof(struct held, reading) == 0, "a reading leads to its holders");
+    static_assert(offsetof(struct counted_reading, reading) == 0, "a reading leads to its holders");
     if (reading == NULL)
         return;
     /* Casts const away: only the count changes, which is not part of the constant reading. */
-    struct held *held = (struct held *)(uintptr_t)reading;
+    struct counted_reading *held = (struct counted_reading *)(uintptr_t)reading;
     const unsigned before = atomic_fetch_sub(&held->refs, 1);
     must(before > 0);
     if (before == 1)
         xfree(held);
 }
 
-static void held_drop(struct held *held)
+static void counted_reading_drop(struct counted_reading *held)
 {
     if (held != NULL)
         gpu_reading_unref(&held->reading);
 }
 
-static void put_latest(struct nvml *nvml, struct held *held) REQUIRES(nvml->lock)
+static void put_latest(struct nvml *nvml, struct counted_reading *held) REQUIRES(nvml->lock)
 {
-    held_drop(nvml->latest);
-    held_drop(nvml->silent);
+    counted_reading_drop(nvml->latest);
+    counted_reading_drop(nvml->silent);
     nvml->silent = NULL;
     nvml->latest = held;
     held->reading.number = ++nvml->number;
 }
 
 /* The latest reading, with all current values unknown. */
-static struct held *silent_reading(struct nvml *nvml, struct nvml_now now) REQUIRES(nvml->lock)
+static struct counted_reading *silent_reading(struct nvml *nvml, struct nvml_now now)
+    REQUIRES(nvml->lock)
 {
-    struct held *held = held_new(0);
+    struct counted_reading *held = counted_reading_new(0);
     struct gpu_reading *reading = &held->reading;
     const struct gpu_process *none = reading->process;
 
     *reading = nvml->latest->reading;
     reading->process = none;
-    reading->processes = 0;
+    reading->n_processes = 0;
     reading->status = NVML_SILENT;
     reading->number = ++nvml->number;
     (void)snprintf(reading->problem, sizeof reading->problem,
                    "the NVIDIA driver has not answered for %lld s",
                    (long long)nvml->settings.silent_ms / 1000);
-    for (uint32_t i = 0; i < reading->gpus; i++) {
+    for (uint32_t i = 0; i < reading->n_gpus; i++) {
         struct gpu_state *gpu = &reading->gpu[i];
         gpu->known = 0;
         gpu->process = 0;
@@ -174,7 +176,7 @@ const struct gpu_reading *nvml_latest(struct nvml *nvml)
     const struct nvml_now now = clocks(nvml);
 
     mutex_lock(&nvml->lock);
-    struct held *held = nvml->latest;
+    struct counted_reading *held = nvml->latest;
     if (now.ms - held->reading.taken_ms > nvml->settings.silent_ms) {
         if (nvml->silent == NULL)
             nvml->silent = silent_reading(nvml, now);
@@ -188,12 +190,12 @@ const struct gpu_reading *nvml_latest(struct nvml *nvml)
 static void publish(struct nvml *nvml, enum nvml_status status, const char *problem)
 {
     const struct nvml_devices *devices = &nvml->devices;
-    struct held *held = held_new(devices->processes);
+    struct counted_reading *held = counted_reading_new(devices->n_processes);
     struct gpu_reading *reading = &held->reading;
 
     nvml_devices_write(devices, reading);
-    if (devices->processes > 0)
-        memcpy(held->process, devices->process, devices->processes * sizeof held->process[0]);
+    if (devices->n_processes > 0)
+        memcpy(held->process, devices->process, devices->n_processes * sizeof held->process[0]);
     reading->status = status;
     (void)snprintf(reading->problem, sizeof reading->problem, "%s", problem);
     reading->has_events = nvml->has_events;
@@ -359,7 +361,7 @@ static struct nvml_command *command_new(enum nvml_command_kind kind, const char 
 
 static bool has_uuid(const struct gpu_reading *reading, const char *uuid)
 {
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (strcmp(reading->gpu[i].uuid, uuid) == 0)
             return true;
     return false;
@@ -436,9 +438,9 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
 static bool is_stopping(struct nvml *nvml)
 {
     mutex_lock(&nvml->lock);
-    const bool is = nvml->is_stopping;
+    const bool is_set = nvml->is_stopping;
     mutex_unlock(&nvml->lock);
-    return is;
+    return is_set;
 }
 
 void nvml_release(struct nvml *nvml, bool released)
@@ -452,9 +454,9 @@ void nvml_release(struct nvml *nvml, bool released)
 static bool is_released(struct nvml *nvml)
 {
     mutex_lock(&nvml->lock);
-    const bool is = nvml->is_released;
+    const bool is_set = nvml->is_released;
     mutex_unlock(&nvml->lock);
-    return is;
+    return is_set;
 }
 
 /* Waits at most wait_ms, for stop, a release or a command. */
@@ -636,8 +638,8 @@ static void wait_until_due(struct nvml *nvml, int64_t wait_ms)
 static void nvml_destroy(struct nvml *nvml)
 {
     must(nvml->first == NULL);
-    held_drop(nvml->latest);
-    held_drop(nvml->silent);
+    counted_reading_drop(nvml->latest);
+    counted_reading_drop(nvml->silent);
     nvml_devices_done(&nvml->devices);
     condvar_done(&nvml->changed);
     mutex_done(&nvml->lock);
@@ -686,7 +688,7 @@ struct nvml *nvml_open(const struct nvml_settings *settings, struct err *err)
     nvml->is_released = settings->is_released;
     nvml_devices_init(&nvml->devices, settings->quiet_ms);
     init_shared(nvml);
-    nvml->latest = held_new(0);
+    nvml->latest = counted_reading_new(0);
     nvml->latest->reading.taken_ms = clocks(nvml).ms;
     (void)snprintf(nvml->latest->reading.problem, sizeof nvml->latest->reading.problem,
                    "the NVIDIA driver has not answered yet");

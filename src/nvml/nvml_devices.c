@@ -173,7 +173,7 @@ int nvml_devices_round(struct nvml_devices *devices, const struct nvml_library *
     read_versions(devices, nvml);
     devices->left_out = 0;
     devices->left_out_why[0] = '\0';
-    devices->processes = 0;
+    devices->n_processes = 0;
     for (uint32_t i = 0; i < devices->gpus; i++) {
         struct nvml_record *record = &devices->record[i];
         record->was_gone = is_gone(record);
@@ -194,7 +194,7 @@ int nvml_devices_round(struct nvml_devices *devices, const struct nvml_library *
 
 void nvml_devices_let_go(struct nvml_devices *devices)
 {
-    devices->processes = 0;
+    devices->n_processes = 0;
     for (uint32_t i = 0; i < devices->gpus; i++) {
         struct nvml_record *record = &devices->record[i];
         record->device = NULL;
@@ -238,7 +238,7 @@ bool nvml_devices_misses_any(const struct nvml_devices *devices)
 
 void nvml_devices_write(const struct nvml_devices *devices, struct gpu_reading *out)
 {
-    out->gpus = devices->gpus;
+    out->n_gpus = devices->gpus;
     for (uint32_t i = 0; i < devices->gpus; i++)
         out->gpu[i] = devices->record[i].state;
     memcpy(out->driver, devices->driver, sizeof out->driver);

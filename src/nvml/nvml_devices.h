@@ -47,7 +47,7 @@ struct nvml_devices {
     uint32_t left_out;
     char left_out_why[NVML_REASON_MAX];
     struct gpu_process *process; /* all processes of the last round; owned */
-    uint32_t processes;
+    uint32_t n_processes;
     size_t process_capacity;
     /* Scratch buffers. */
     struct abi_process *scratch;     /* owned */

@@ -105,9 +105,9 @@ static void add_process(struct nvml_devices *devices, const struct abi_process *
 {
     const bool is_known = from->used_bytes != UINT64_MAX;
 
-    devices->process = xgrow(devices->process, devices->processes, &devices->process_capacity,
+    devices->process = xgrow(devices->process, devices->n_processes, &devices->process_capacity,
                              sizeof *devices->process);
-    devices->process[devices->processes++] =
+    devices->process[devices->n_processes++] =
         (struct gpu_process){.pid = from->pid,
                              .mib = is_known ? mib_of(from->used_bytes) : 0,
                              .is_known = is_known,
@@ -138,7 +138,7 @@ static void read_some_processes(struct nvml_devices *devices, struct nvml_record
 /* An MPS client can also be in the list of other processes. */
 static bool is_client_of_mps(const struct nvml_devices *devices, uint32_t from, uint32_t pid)
 {
-    for (uint32_t i = from; i < devices->processes; i++)
+    for (uint32_t i = from; i < devices->n_processes; i++)
         if (devices->process[i].pid == pid && devices->process[i].is_mps)
             return true;
     return false;
@@ -238,7 +238,7 @@ static void read_utilization(struct nvml_devices *devices, const struct nvml_lib
 
     if (now.wall_ms >= 0 && record->sampled_us / 1000 > (uint64_t)now.wall_ms)
         record->sampled_us = 0; /* request all samples */
-    if (nvml->DeviceGetProcessUtilization == NULL || devices->processes == gpu->process ||
+    if (nvml->DeviceGetProcessUtilization == NULL || devices->n_processes == gpu->process ||
         !answers(record, nvml->DeviceGetProcessUtilization(record->device, devices->samples, &count,
                                                            record->sampled_us)) ||
         count == 0 || count > NVML_PROCESSES_MAX)
@@ -246,12 +246,12 @@ static void read_utilization(struct nvml_devices *devices, const struct nvml_lib
     for (unsigned i = 0; i < count; i++)
         if (devices->samples[i].time_us > record->sampled_us)
             record->sampled_us = devices->samples[i].time_us;
-    for (uint32_t i = gpu->process; i < devices->processes; i++) {
+    for (uint32_t i = gpu->process; i < devices->n_processes; i++) {
         struct gpu_process *process = &devices->process[i];
         const bool is_client = is_client_of_mps(devices, gpu->process, process->pid);
         process->sm_milli = sm_milli_of(devices->samples, count, process->pid, is_client ? -1 : 0);
     }
-    share_busy(&devices->process[gpu->process], devices->processes - gpu->process,
+    share_busy(&devices->process[gpu->process], devices->n_processes - gpu->process,
                read_busy(devices, nvml, record, now));
 }
 
@@ -261,14 +261,14 @@ void nvml_gpu_read(struct nvml_devices *devices, const struct nvml_library *nvml
     must(record->device != NULL);
 
     struct gpu_state *gpu = &record->state;
-    gpu->process = devices->processes;
+    gpu->process = devices->n_processes;
     read_identity(nvml, record);
     read_memory(nvml, record);
     read_meters(nvml, record, now);
     read_some_processes(devices, record, nvml->DeviceGetComputeRunningProcesses_v3, false);
     read_some_processes(devices, record, nvml->DeviceGetMPSComputeRunningProcesses_v3, true);
     read_utilization(devices, nvml, record, now);
-    gpu->processes = devices->processes - gpu->process;
+    gpu->processes = devices->n_processes - gpu->process;
 }
 
 /* Bit i is set if record i has this bus id. Its case differs between versions of NVML. */

@@ -171,7 +171,7 @@ static void put_allocations(struct diagnostics *diagnostics, const struct snapsh
     must(snapshot != NULL);
     strbuf_str(&diagnostics->text, "\"allocations\":[");
     while ((node = snapshot_next(snapshot, &at)) != NULL)
-        for (uint32_t i = 0; i < node->allocations; i++) {
+        for (uint32_t i = 0; i < node->n_allocations; i++) {
             diagnostics_comma(diagnostics, &first);
             json_writer_init(&json, &diagnostics->text);
             admin_allocation(&json, node->allocation[i], node, NULL);

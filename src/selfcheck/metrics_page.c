@@ -11,7 +11,7 @@
 #include "milligpu/spine/policy_reload.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/usage/usage_table.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/webhook/score_caches.h"
 
 #include "milligpu_version.h"
@@ -50,7 +50,7 @@ void amounts_by_model(const struct snapshot *snapshot, struct amounts_by_model *
     *out = (struct amounts_by_model){0};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         fragments_of_node(fragments, node, fragment);
-        for (uint32_t i = 0; i < node->gpus; i++) {
+        for (uint32_t i = 0; i < node->n_gpus; i++) {
             struct model_amounts *model = metrics_page_model_of(out, node->gpu[i].model);
             admin_amounts_add(&model->amounts, node, &node->gpu[i], fragment_at(fragment, i));
             model->sick += gpu_reported_unhealthy(&node->gpu[i]);
@@ -116,17 +116,17 @@ static void metrics_page_put_models(struct strbuf *out, const struct amounts_by_
 static void add_measured(const struct measured *measured, const struct node *node, int64_t now_ms,
                          const struct amounts_by_model *models, int64_t *milli)
 {
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        for (uint32_t k = 0; k < allocation->facts.shares; k++) {
+        for (uint32_t k = 0; k < allocation->facts.n_shares; k++) {
             const struct share *share = &allocation->facts.share[k];
-            const struct measured_share *is = measured_find(measured, node, allocation, share);
-            if (is == NULL || is->milli <= 0 || !measured_is_fresh(is, now_ms))
+            const struct measured_share *now = measured_find(measured, node, allocation, share);
+            if (now == NULL || now->milli <= 0 || !measured_is_fresh(now, now_ms))
                 continue;
             const struct gpu *gpu = node_gpu(node, atom_text(share->gpu));
             for (size_t m = 0; m < models->count; m++)
                 if (models->model[m].model == gpu->model)
-                    milli[m] += is->milli;
+                    milli[m] += now->milli;
         }
     }
 }
@@ -160,25 +160,25 @@ static void set_usage(const struct app *app)
     metric_set(M_MEASURED_SHARES, NULL, totals.shares);
 }
 
-static void set_age(const struct app *app, const char *resource, int64_t heard_ms)
+static void set_age(const struct app *app, const char *resource, int64_t seen_ms)
 {
-    const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - heard_ms;
+    const int64_t age_ms = app->clock.now_ms(app->clock.ctx) - seen_ms;
 
-    must(heard_ms >= 0);
-    if (heard_ms > 0) /* before the first event, milligpu_ready is 0 */
+    must(seen_ms >= 0);
+    if (seen_ms > 0) /* before the first event, milligpu_ready is 0 */
         metric_set(M_WATCH_AGE, LABEL_VALUES(resource), age_ms > 0 ? age_ms / 1000 : 0);
 }
 
 /* Sizes of the tables that tenants can fill; each has a limit (docs/why/014). */
 static void set_table_bytes(const struct app *app)
 {
-    const struct hints_bytes hints = hints_bytes(app->hints);
+    const struct waiting_pods_bytes waiting_pods = waiting_pods_bytes(app->waiting_pods);
     const struct pod_cache_bytes pods = pod_cache_bytes(app->pod_cache);
 
-    must(hints.waiting_pods <= INT64_MAX);
-    metric_set(M_TABLE_BYTES, LABEL_VALUES("askers"), (int64_t)hints.waiting_pods);
-    metric_set(M_TABLE_BYTES, LABEL_VALUES("wishes"), (int64_t)hints.request_classes);
-    metric_set(M_TABLE_BYTES, LABEL_VALUES("refusals"), (int64_t)hints.refusals);
+    must(waiting_pods.waiting_pods <= INT64_MAX);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("askers"), (int64_t)waiting_pods.waiting_pods);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("wishes"), (int64_t)waiting_pods.request_classes);
+    metric_set(M_TABLE_BYTES, LABEL_VALUES("refusals"), (int64_t)waiting_pods.refusals);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("requests"), (int64_t)pods.requests);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("told"), (int64_t)pods.seen);
     metric_set(M_TABLE_BYTES, LABEL_VALUES("demands"), (int64_t)pods.demands);
@@ -208,10 +208,10 @@ static void set_ledger_bytes(const struct app *app)
 /* milligpu_ready follows /readyz, so draining counts as not ready. */
 static void set_gauges(const struct app *app)
 {
-    must(app->queue != NULL && app->hints != NULL);
+    must(app->queue != NULL && app->waiting_pods != NULL);
     metric_set(M_QUEUE_DEPTH, NULL, (int64_t)queue_depth(app->queue));
     metric_set(M_WAITING_OVERFLOW, NULL,
-               hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)));
+               waiting_pods_overflowed(app->waiting_pods, app->clock.now_ms(app->clock.ctx)));
     set_table_bytes(app);
     set_ledger_bytes(app);
     set_usage(app);
@@ -239,9 +239,9 @@ static void set_policy(const struct app *app, const struct policy_context *conte
     int64_t holding = 0;
 
     must(context->rulebook != NULL);
-    for (uint32_t i = 0; i < context->rulebook->rules; i++)
+    for (uint32_t i = 0; i < context->rulebook->n_rules; i++)
         holding += (context->holding & one_rule(i)) != 0;
-    metric_set(M_POLICY_RULES, NULL, context->rulebook->rules);
+    metric_set(M_POLICY_RULES, NULL, context->rulebook->n_rules);
     metric_set(M_POLICY_HOLDING, NULL, holding);
     metric_set(M_POLICY_FAILED, NULL, policy_reload_failed(app->policy_reload, failed, &since_ms));
 }
@@ -258,7 +258,7 @@ void metrics_page(struct app *app, struct strbuf *out, enum metric_format format
         set_policy(app, snapshot->context);
         amounts_by_model(snapshot, &models);
     }
-    waiting_metrics_set(app->hints, app->clock.wall_ms(app->clock.ctx), &models);
+    waiting_metrics_set(app->waiting_pods, app->clock.wall_ms(app->clock.ctx), &models);
     metric_expose(out, milligpud_metrics, format);
     if (snapshot != NULL) {
         metric_head(out, M_POLICY_INFO, format);

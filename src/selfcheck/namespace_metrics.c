@@ -42,10 +42,10 @@ static void add_up(struct namespace_sums *sums, const struct snapshot *snapshot)
     const struct node *node;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++) {
+        for (uint32_t i = 0; i < node->n_allocations; i++) {
             const struct allocation *allocation = node->allocation[i];
             uint64_t milli = 0;
-            for (uint32_t k = 0; k < allocation->charges; k++)
+            for (uint32_t k = 0; k < allocation->n_charges; k++)
                 milli += allocation->charge[k].milli;
             if (milli > 0) /* pods with whole GPUs of the other resource have no charge */
                 namespace_sum_of(sums, allocation->facts.namespace)->milli += milli;

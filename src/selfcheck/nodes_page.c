@@ -18,8 +18,8 @@ static void add_series(struct node_series *series, const struct node *node)
     const char *name = node->name->text;
     uint64_t milli[ACCOUNT_PARTS] = {0};
 
-    must(node->gpus > 0);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    must(node->n_gpus > 0);
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         struct gpu_account account;
         gpu_account(node, &node->gpu[i], &account);
         for (size_t part = 0; part < ACCOUNT_PARTS; part++)
@@ -53,7 +53,7 @@ void nodes_page(struct app *app, struct strbuf *out, enum metric_format format)
     strbuf_init(&series.free);
     strbuf_init(&series.closed);
     for (uint32_t at = 0; snapshot != NULL && (node = snapshot_next(snapshot, &at)) != NULL;)
-        if (node->gpus > 0)
+        if (node->n_gpus > 0)
             add_series(&series, node);
     put_series(out, M_NODE_ALLOCATED, format, &series.allocated);
     put_series(out, M_NODE_FREE, format, &series.free);

@@ -10,10 +10,10 @@
 #include "milligpu/selfcheck/verifier.h"
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/bell.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
 #include "milligpu/run/mutex.h"
+#include "milligpu/run/wakeup.h"
 
 #include "diagnostics.h"
 
@@ -43,7 +43,7 @@ struct verifier *verifier_new(struct app *app)
 
     must(app->store != NULL && app->view != NULL);
     verifier->app = app;
-    app->verifier_bell = bell_new();
+    app->verifier_wakeup = wakeup_new();
     verifier->due_ms = INT64_MIN;
     mutex_init(&verifier->lock);
     return verifier;
@@ -76,7 +76,7 @@ void verifier_free(struct verifier *verifier)
     store_read_close(verifier->look);
     snapshot_unref(verifier->snapshot);
     mutex_done(&verifier->lock);
-    bell_free(STEAL(verifier->app->verifier_bell));
+    wakeup_free(STEAL(verifier->app->verifier_wakeup));
     xfree(verifier);
 }
 
@@ -90,7 +90,7 @@ void verifier_stop(struct verifier *verifier)
     if (verifier->look != NULL)
         store_read_interrupt(verifier->look);
     mutex_unlock(&verifier->lock);
-    bell_ring(verifier->app->verifier_bell);
+    wakeup_signal(verifier->app->verifier_wakeup);
 }
 
 void verifier_facts(struct verifier *verifier, struct verifier_facts *out)
@@ -115,7 +115,7 @@ void verifier_meet(struct verifier *verifier)
         verifier->snapshot = view_take(verifier->app->view);
         verifier->meeting = MEETING_HELD;
         must(verifier->snapshot != NULL);
-        bell_ring(verifier->app->verifier_bell);
+        wakeup_signal(verifier->app->verifier_wakeup);
     }
     mutex_unlock(&verifier->lock);
 }
@@ -157,7 +157,7 @@ static int check_snapshot(const struct snapshot *snapshot, struct err *err)
         if (node_check(node, err) < 0)
             return -(int)err->code;
         nodes++;
-        allocations += node->allocations;
+        allocations += node->n_allocations;
     }
     if (nodes == snapshot->nodes && allocations == snapshot->allocations)
         return 0;
@@ -322,8 +322,8 @@ int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms)
     if (meeting == MEETING_HELD)
         return 0;
     if (atomic_load(&verifier->app->health.safe_mode))
-        return verifier->bundled ? BELL_WAIT_MS_MAX : 0;
+        return verifier->bundled ? WAKEUP_WAIT_MS_MAX : 0;
     if (meeting == MEETING_ASKED)
-        return BELL_WAIT_MS_MAX;
+        return WAKEUP_WAIT_MS_MAX;
     return verifier->due_ms > now_ms ? verifier->due_ms - now_ms : 0;
 }

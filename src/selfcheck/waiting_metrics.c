@@ -27,10 +27,10 @@ static uint64_t request_sum_milli(const struct request *request)
 {
     uint32_t amount[CONTAINERS_MAX];
 
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++)
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++)
         amount[i] = request->want[i].parts * request->want[i].milli;
-    return (request->wants > 0 ? request_peak(request, amount) : 0) +
+    return (request->n_wants > 0 ? request_peak(request, amount) : 0) +
            (uint64_t)request->whole * GPU_MILLI;
 }
 
@@ -42,7 +42,7 @@ static bool has_room(struct waiting_sums *sums, const struct request *request)
 
     for (size_t i = 0; i < sums->models->count; i++) {
         const struct model_amounts *model = &sums->models->model[i];
-        sums->comparisons += request->models;
+        sums->comparisons += request->n_models;
         if (sums->comparisons > COMPARISONS_MAX)
             return false;
         if (request_takes_model(request, atom_text(model->model)))
@@ -52,17 +52,17 @@ static bool has_room(struct waiting_sums *sums, const struct request *request)
     return free_milli >= needs_milli;
 }
 
-static void add_waiting(void *user, const struct waiting_brief *is)
+static void add_waiting(void *user, const struct waiting_brief *brief)
 {
     struct waiting_sums *sums = user;
 
-    must(is->reason < REASONS);
-    sums->pods[is->reason]++;
-    if (is->since_ms < sums->since_ms[is->reason])
-        sums->since_ms[is->reason] = is->since_ms;
-    if (is->request != NULL && is->since_ms < sums->with_room_since_ms &&
-        has_room(sums, is->request))
-        sums->with_room_since_ms = is->since_ms;
+    must(brief->reason < REASONS);
+    sums->pods[brief->reason]++;
+    if (brief->since_ms < sums->since_ms[brief->reason])
+        sums->since_ms[brief->reason] = brief->since_ms;
+    if (brief->request != NULL && brief->since_ms < sums->with_room_since_ms &&
+        has_room(sums, brief->request))
+        sums->with_room_since_ms = brief->since_ms;
 }
 
 /* Not negative after a step back of the wall clock. */
@@ -78,14 +78,14 @@ static bool can_wait_for(enum reason reason)
 }
 
 /* Sets all reasons, even without a pod: a series that comes and goes is hard to query. */
-void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
+void waiting_metrics_set(struct waiting_pods *waiting_pods, int64_t wall_ms,
                          const struct amounts_by_model *models)
 {
     struct waiting_sums sums = {.models = models, .with_room_since_ms = INT64_MAX};
 
     for (size_t i = 0; i < REASONS; i++)
         sums.since_ms[i] = INT64_MAX;
-    hints_visit(hints, &sums, add_waiting);
+    waiting_pods_visit(waiting_pods, &sums, add_waiting);
     for (enum reason reason = REASON_NONE; reason < REASONS; reason++) {
         if (!can_wait_for(reason))
             continue;

@@ -8,10 +8,10 @@
 #define MILLIGPU_HEALTH_WAITING_METRICS_H
 
 #include "milligpu/selfcheck/metrics_page.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 /* Sets the gauges. wall_ms: UTC now. models: of the snapshot; empty: no pod waits despite room. */
-void waiting_metrics_set(struct hints *hints, int64_t wall_ms,
+void waiting_metrics_set(struct waiting_pods *waiting_pods, int64_t wall_ms,
                          const struct amounts_by_model *models);
 
 #endif

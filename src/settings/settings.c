@@ -36,7 +36,7 @@ const struct settings_program milligpud_settings = {
     .info = infos,
     .settings = SETTINGS,
     .command = commands,
-    .commands = ARRAY_LEN(commands),
+    .n_commands = ARRAY_LEN(commands),
     .prefix = "MILLIGPU_",
     .config = &infos[SETTING_config],
     .bytes = sizeof(struct settings),
@@ -85,13 +85,13 @@ static int settings_broken(const struct setting_rule *rule, enum setting_id id, 
 /* Refuses half a TLS configuration, which would listen without TLS, or accept any client. */
 static int check_tls(const struct setting_rule *rule)
 {
-    const struct settings *is = rule->values;
+    const struct settings *settings = rule->values;
 
-    if (settings_is_set(is->webhook_cert) && !settings_is_set(is->webhook_key))
+    if (settings_is_set(settings->webhook_cert) && !settings_is_set(settings->webhook_key))
         return settings_broken(rule, SETTING_webhook_cert, "needs webhook_key, too");
-    if (settings_is_set(is->webhook_key) && !settings_is_set(is->webhook_cert))
+    if (settings_is_set(settings->webhook_key) && !settings_is_set(settings->webhook_cert))
         return settings_broken(rule, SETTING_webhook_key, "needs webhook_cert, too");
-    if (settings_is_set(is->webhook_client_ca) && !settings_is_set(is->webhook_cert))
+    if (settings_is_set(settings->webhook_client_ca) && !settings_is_set(settings->webhook_cert))
         return settings_broken(
             rule, SETTING_webhook_client_ca,
             "needs webhook_cert and webhook_key, too: without TLS no certificate is asked");
@@ -101,18 +101,18 @@ static int check_tls(const struct setting_rule *rule)
 /* Requires TLS off loopback: reports are signed but not encrypted, and they name pods. */
 static int check_reports(const struct setting_rule *rule)
 {
-    const struct settings *is = rule->values;
-    const bool listens = settings_is_set(is->report_listen);
+    const struct settings *settings = rule->values;
+    const bool listens = settings_is_set(settings->report_listen);
 
-    if (settings_is_set(is->report_cert) && !settings_is_set(is->report_key))
+    if (settings_is_set(settings->report_cert) && !settings_is_set(settings->report_key))
         return settings_broken(rule, SETTING_report_cert, "needs report_key, too");
-    if (settings_is_set(is->report_key) && !settings_is_set(is->report_cert))
+    if (settings_is_set(settings->report_key) && !settings_is_set(settings->report_cert))
         return settings_broken(rule, SETTING_report_key, "needs report_cert, too");
-    if (settings_is_set(is->report_cert) && !listens)
+    if (settings_is_set(settings->report_cert) && !listens)
         return settings_broken(rule, SETTING_report_cert,
                                "needs report_listen, too, such as 0.0.0.0:8914");
-    if (listens && !settings_is_set(is->report_cert) &&
-        !http_address_is_loopback(is->report_listen))
+    if (listens && !settings_is_set(settings->report_cert) &&
+        !http_address_is_loopback(settings->report_listen))
         return settings_broken(rule, SETTING_report_listen,
                                "is not a loopback address, and reports name pods: set report_cert "
                                "and report_key");
@@ -126,19 +126,19 @@ static int check_reports(const struct setting_rule *rule)
  */
 static int check_listeners(const struct setting_rule *rule)
 {
-    const struct settings *is = rule->values;
+    const struct settings *settings = rule->values;
 
-    if (!settings_is_set(is->webhook_listen))
+    if (!settings_is_set(settings->webhook_listen))
         return settings_broken(rule, SETTING_webhook_listen, "cannot be off: write 127.0.0.1:8910");
-    if (!settings_is_set(is->admin_listen))
+    if (!settings_is_set(settings->admin_listen))
         return settings_broken(rule, SETTING_admin_listen, "cannot be off: write 127.0.0.1:8911");
-    if (!http_address_is_loopback(is->admin_listen))
+    if (!http_address_is_loopback(settings->admin_listen))
         return settings_broken(
             rule, SETTING_admin_listen,
             "must be a loopback address such as 127.0.0.1:8911, because it does not authenticate "
             "anybody; probe_listen is for others");
-    if (http_address_is_loopback(is->webhook_listen) || settings_is_set(is->webhook_client_ca) ||
-        is->insecure_webhooks)
+    if (http_address_is_loopback(settings->webhook_listen) ||
+        settings_is_set(settings->webhook_client_ca) || settings->insecure_webhooks)
         return 0;
     return settings_broken(
         rule, SETTING_webhook_listen,
@@ -225,15 +225,15 @@ static int check_ledger_size(const struct setting_rule *rule)
 /* A standalone daemon must never access a cluster: its ledger describes a cluster file. */
 static int check_cluster(const struct setting_rule *rule)
 {
-    const struct settings *is = rule->values;
+    const struct settings *settings = rule->values;
 
-    if (!settings_is_set(is->standalone))
+    if (!settings_is_set(settings->standalone))
         return 0;
-    if (settings_is_set(is->kubeconfig))
+    if (settings_is_set(settings->kubeconfig))
         return settings_broken(
             rule, SETTING_standalone,
             "runs on a cluster file and excludes kubeconfig: leave one of them out");
-    if (settings_is_set(is->context))
+    if (settings_is_set(settings->context))
         return settings_broken(rule, SETTING_context,
                                "is of a kubeconfig, which standalone excludes");
     return 0;
@@ -262,26 +262,26 @@ static bool is_resource(const char *name)
 /* base_path must equal kube-scheduler's request path byte for byte: no encoding, no query. */
 static int settings_check_names(const struct setting_rule *rule)
 {
-    const struct settings *is = rule->values;
-    const size_t length = strlen(is->base_path);
+    const struct settings *settings = rule->values;
+    const size_t length = strlen(settings->base_path);
 
-    must(is->resource != NULL && is->whole_resource != NULL);
-    if (is->base_path[0] != '/' || length < 2 || is->base_path[length - 1] == '/')
+    must(settings->resource != NULL && settings->whole_resource != NULL);
+    if (settings->base_path[0] != '/' || length < 2 || settings->base_path[length - 1] == '/')
         return settings_broken(rule, SETTING_base_path,
                                "must begin with '/' and not end with one, like /scheduler");
-    if (strpbrk(is->base_path, "?#% ") != NULL)
+    if (strpbrk(settings->base_path, "?#% ") != NULL)
         return settings_broken(
             rule, SETTING_base_path,
             "must be a plain path without '?', '#', '%' and blanks, like /scheduler");
-    if (!is_resource(is->resource))
+    if (!is_resource(settings->resource))
         return settings_broken(rule, SETTING_resource,
                                "must be a resource name like nvidia.com/vgpu");
-    if (!is_resource(is->whole_resource))
+    if (!is_resource(settings->whole_resource))
         return settings_broken(rule, SETTING_whole_resource,
                                "must be a resource name like nvidia.com/gpu");
-    if (strcmp(is->resource, is->whole_resource) == 0)
+    if (strcmp(settings->resource, settings->whole_resource) == 0)
         return settings_broken(rule, SETTING_whole_resource, "must be another than resource");
-    if (!settings_is_set(is->ledger))
+    if (!settings_is_set(settings->ledger))
         return settings_broken(rule, SETTING_ledger, "must name a file");
     return 0;
 }
@@ -305,13 +305,13 @@ static bool is_label(const char *text)
 
 static int check_agents(const struct setting_rule *rule)
 {
-    const struct settings *is = rule->values;
+    const struct settings *settings = rule->values;
 
-    must(is->agent_nodes != NULL && is->agent_label != NULL);
-    if (settings_is_set(is->agent_nodes) && !is_label(is->agent_nodes))
+    must(settings->agent_nodes != NULL && settings->agent_label != NULL);
+    if (settings_is_set(settings->agent_nodes) && !is_label(settings->agent_nodes))
         return settings_broken(rule, SETTING_agent_nodes,
                                "must be one label like nvidia.com/gpu.present=true, or empty");
-    if (!is_label(is->agent_label))
+    if (!is_label(settings->agent_label))
         return settings_broken(rule, SETTING_agent_label,
                                "must be one label like app.kubernetes.io/component=node");
     return 0;

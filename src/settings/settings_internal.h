@@ -14,8 +14,8 @@ enum { PLACE_BYTES = 300, SETTING_BYTES_MAX = 4096 };
 
 /* A value as text with its origin, for messages and --print-config. */
 struct setting_slot {
-    char *text;  /* owned */
-    char *place; /* owned: "config.yaml:12", "MILLIGPU_WAKE", "--wake"; NULL: the default */
+    char *text;   /* owned */
+    char *origin; /* owned: "config.yaml:12", "MILLIGPU_WAKE", "--wake"; NULL: the default */
     enum setting_source source; /* replaced only by an equal or later source */
 };
 

@@ -44,7 +44,7 @@ static bool take_action(struct flags *in, struct settings_set *set)
 {
     const struct settings_command *command = in->program->command;
     const char *arg = in->input->argv[in->at];
-    const struct settings_command *end = command + in->program->commands;
+    const struct settings_command *end = command + in->program->n_commands;
 
     must(arg != NULL);
     while (command < end && strcmp(arg, command->flag) != 0 && !is_former(command, arg))

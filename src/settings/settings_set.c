@@ -31,7 +31,7 @@ void settings_free(struct settings_set *set)
         return;
     for (size_t id = 0; id < set->program->settings; id++) {
         xfree(set->slot[id].text);
-        xfree(set->slot[id].place);
+        xfree(set->slot[id].origin);
     }
     xfree(set->values);
     xfree(set);
@@ -46,7 +46,7 @@ void settings_keep(struct settings_set *set, const struct settings_set *from, si
     /* allows a source of lower precedence than the replaced one */
     set->slot[id].source = SETTING_DEFAULT;
     /* Cannot fail: the text was checked when the other set was loaded. */
-    must(setting_put(set, &set->program->info[id], slot->source, slot->text, slot->place, &err) ==
+    must(setting_put(set, &set->program->info[id], slot->source, slot->text, slot->origin, &err) ==
          0);
 }
 
@@ -67,7 +67,7 @@ int settings_blame(const struct settings_set *set, size_t id, struct err *err)
 
     must(id < set->program->settings);
     if (slot->source == SETTING_YAML || !set->program->terse)
-        return err_wrap(err, "%s: %s", slot->place != NULL ? slot->place : "default",
+        return err_wrap(err, "%s: %s", slot->origin != NULL ? slot->origin : "default",
                         set->program->info[id].name);
     setting_flag(&set->program->info[id], flag, sizeof flag);
     return err_wrap(err, "%s", flag);
@@ -116,7 +116,7 @@ void settings_value(const struct settings_set *set, size_t id, char *out, size_t
 void settings_print(struct strbuf *out, const struct settings_set *set)
 {
     for (size_t id = 0; id < set->program->settings; id++) {
-        const char *place = set->slot[id].place;
+        const char *place = set->slot[id].origin;
         if (&set->program->info[id] == set->program->config)
             continue; /* not allowed in a file */
         strbuf_printf(out, "%s: ", set->program->info[id].name);

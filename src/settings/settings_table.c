@@ -230,9 +230,9 @@ int setting_put(struct settings_set *set, const struct setting_info *info,
     if (rc < 0)
         return rc;
     xfree(slot->text);
-    xfree(slot->place);
+    xfree(slot->origin);
     slot->text = STEAL(copy);
-    slot->place = source == SETTING_DEFAULT ? NULL : xstrdup(place);
+    slot->origin = source == SETTING_DEFAULT ? NULL : xstrdup(place);
     slot->source = source;
     return 0;
 }

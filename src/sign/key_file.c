@@ -36,20 +36,20 @@ static int say_errno(const char *file, const char *what, struct err *err)
  */
 static int check_mode(const char *file, int fd, struct err *err)
 {
-    struct stat is;
+    struct stat st;
 
     must(fd >= 0);
-    if (fstat(fd, &is) < 0)
+    if (fstat(fd, &st) < 0)
         return say_errno(file, "cannot be read", err);
-    if (!S_ISREG(is.st_mode))
+    if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, "signing key %s is no file", file);
-    const unsigned mode = is.st_mode & 0777U;
-    if (is.st_uid == geteuid() && mode == 0660U) {
+    const unsigned mode = st.st_mode & 0777U;
+    if (st.st_uid == geteuid() && mode == 0660U) {
         if (fchmod(fd, 0600) < 0)
             return say_errno(file, "is readable by a group, and that cannot be changed", err);
         return 0;
     }
-    const bool roots = is.st_uid == 0 && geteuid() != 0;
+    const bool roots = st.st_uid == 0 && geteuid() != 0;
     if ((mode & (roots ? 0037U : 0077U)) == 0)
         return 0;
     return err_set(err, ERR_INVALID,

@@ -49,7 +49,7 @@ static uint32_t command_trace_asked(const struct request *request)
 {
     uint32_t milli = 0;
 
-    for (uint32_t i = 0; request != NULL && i < request->wants; i++) {
+    for (uint32_t i = 0; request != NULL && i < request->n_wants; i++) {
         must(request->want[i].parts > 0);
         milli += request->want[i].parts * request->want[i].milli;
     }

@@ -32,7 +32,7 @@ void commits_free(struct commits *commits)
     xfree(commits);
 }
 
-void commits_tell(struct commits *commits, uint64_t seq)
+void commits_post(struct commits *commits, uint64_t seq)
 {
     mutex_lock(&commits->lock);
     commits->seq = seq;
@@ -40,12 +40,12 @@ void commits_tell(struct commits *commits, uint64_t seq)
     mutex_unlock(&commits->lock);
 }
 
-uint64_t commits_told(struct commits *commits)
+uint64_t commits_newest(struct commits *commits)
 {
     mutex_lock(&commits->lock);
-    const uint64_t told = commits->seq;
+    const uint64_t newest = commits->seq;
     mutex_unlock(&commits->lock);
-    return told;
+    return newest;
 }
 
 uint64_t commits_wait(struct commits *commits, uint64_t seen, int64_t wait_ms)
@@ -56,9 +56,9 @@ uint64_t commits_wait(struct commits *commits, uint64_t seen, int64_t wait_ms)
     while (!commits->ended && commits->seq == seen &&
            condvar_wait_until(&commits->changed, &commits->lock, &until))
         ;
-    const uint64_t told = commits->seq;
+    const uint64_t newest = commits->seq;
     mutex_unlock(&commits->lock);
-    return told;
+    return newest;
 }
 
 void commits_end(struct commits *commits)

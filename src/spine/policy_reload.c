@@ -33,7 +33,7 @@ void policy_reload_free(struct policy_reload *reload)
     xfree(reload);
 }
 
-void policy_reload_tell(struct policy_reload *reload, const char *error, int64_t at_ms)
+void policy_reload_report(struct policy_reload *reload, const char *error, int64_t at_ms)
 {
     mutex_lock(&reload->lock);
     if (error != NULL && !reload->failed)

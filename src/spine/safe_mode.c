@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-#include "milligpu/run/bell.h"
 #include "milligpu/run/log.h"
+#include "milligpu/run/wakeup.h"
 #include "milligpu/spine/app.h"
 
 static const struct {
@@ -36,7 +36,7 @@ void safe_mode_enter(struct app *app, enum safe_mode_reason reason, const char *
         text_clip(text_of(err.text), safe->why_none, sizeof safe->why_none);
     }
     atomic_store(&app->health.safe_mode, true);
-    bell_ring(app->verifier_bell);
+    wakeup_signal(app->verifier_wakeup);
     log_write(LOG_ERROR,
               "safe mode: nothing is granted or written until a restart; keep the diagnostics for "
               "the bug report",

@@ -409,7 +409,7 @@ static int store_measure(void *ctx, const struct store_chunk *chunk, struct err 
     int failed = store_begin(ctx, err);
     if (failed != 0)
         return failed;
-    failed = measured_write(ctx, chunk->row, chunk->rows, err);
+    failed = measured_write(ctx, chunk->row, chunk->n_rows, err);
     if (failed == 0)
         failed = idle_write(ctx, chunk, err);
     return store_end(ctx, failed, err);

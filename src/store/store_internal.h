@@ -49,7 +49,7 @@ struct store_schema {
     uint32_t version;
     const char *sql;
     const struct store_migration *migration; /* ascending, without a gap */
-    size_t migrations;
+    size_t n_migrations;
 };
 
 /* The current schema; tests use others. */

@@ -105,7 +105,7 @@ static struct line *flow_line_of(struct lane *lane, const char *namespace)
 /* Tickets without a deadline come after all others. */
 static void stand_in_line(struct flow *flow, struct ticket *ticket)
 {
-    must(ticket->turn.place == 0 && !ticket->in_flight && ticket->line == NULL);
+    must(ticket->turn.position == 0 && !ticket->in_flight && ticket->line == NULL);
     ticket->line = flow_line_of(&flow->lane[ticket->lane], ticket->namespace);
     heap_put(&ticket->line->ready, &ticket->turn,
              ticket->deadline_ms != 0 ? ticket->deadline_ms : INT64_MAX);
@@ -149,14 +149,14 @@ static void wait_from(struct flow *flow, struct ticket *ticket, int64_t now_ms, 
         stand_in_line(flow, ticket);
     else
         heap_put(&flow->put_off, &ticket->turn, from_ms);
-    must(ticket->turn.place != 0);
+    must(ticket->turn.position != 0);
 }
 
 void flow_line_up(struct flow *flow, struct ticket *ticket, int64_t now_ms)
 {
     const int64_t all_ms = ticket->deadline_ms - now_ms;
 
-    must(ticket->owner != NULL && ticket->lane < LANES && ticket->turn.place == 0);
+    must(ticket->owner != NULL && ticket->lane < LANES && ticket->turn.position == 0);
     ticket->turn.owner = ticket->limit.owner = ticket;
     /* If the deadline has passed, send_by_ms stays 0 and the ticket is late at once. */
     if (all_ms > 0)
@@ -174,7 +174,7 @@ static void leave_the_air(struct flow *flow, struct ticket *ticket)
 
 void flow_leave(struct flow *flow, struct ticket *ticket)
 {
-    must(ticket->in_flight == (ticket->turn.place == 0));
+    must(ticket->in_flight == (ticket->turn.position == 0));
     heap_take(&flow->deadline, &ticket->limit);
     if (ticket->in_flight) {
         leave_the_air(flow, ticket);
@@ -298,7 +298,7 @@ static void flow_widen(struct flow *flow, struct lane *lane)
     lane->limit++;
 }
 
-void flow_heard(struct flow *flow, int64_t now_ms, enum flow_news news)
+void flow_take_news(struct flow *flow, int64_t now_ms, enum flow_news news)
 {
     struct lane *lane = &flow->lane[LANE_BIND];
 

@@ -86,7 +86,7 @@ void flow_leave(struct flow *flow, struct ticket *ticket);
  * still counts as in flight.
  */
 enum flow_news { FLOW_ANSWERED, FLOW_BUSY, FLOW_SILENT };
-void flow_heard(struct flow *flow, int64_t now_ms, enum flow_news news);
+void flow_take_news(struct flow *flow, int64_t now_ms, enum flow_news news);
 /* Sends no ticket before until_ms. */
 void flow_shut(struct flow *flow, int64_t now_ms, int64_t until_ms);
 

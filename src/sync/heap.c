@@ -8,7 +8,7 @@
 
 static bool is_before(const struct heap_node *a, const struct heap_node *b)
 {
-    must(a->place != 0 && b->place != 0);
+    must(a->position != 0 && b->position != 0);
     return a->key != b->key ? a->key < b->key : a->serial < b->serial;
 }
 
@@ -17,14 +17,14 @@ static void heap_set(struct heap *heap, size_t place, struct heap_node *node)
 {
     must(place >= 1 && place <= heap->count);
     heap->node[place - 1] = node;
-    node->place = place;
+    node->position = place;
 }
 
 static void heap_rise(struct heap *heap, struct heap_node *node)
 {
-    must(heap->node[node->place - 1] == node);
-    while (node->place > 1) {
-        const size_t place = node->place;
+    must(heap->node[node->position - 1] == node);
+    while (node->position > 1) {
+        const size_t place = node->position;
         struct heap_node *above = heap->node[place / 2 - 1];
         if (!is_before(node, above))
             return;
@@ -35,9 +35,9 @@ static void heap_rise(struct heap *heap, struct heap_node *node)
 
 static void heap_sink(struct heap *heap, struct heap_node *node)
 {
-    must(heap->node[node->place - 1] == node);
-    for (size_t below; (below = node->place * 2) <= heap->count;) {
-        const size_t place = node->place;
+    must(heap->node[node->position - 1] == node);
+    for (size_t below; (below = node->position * 2) <= heap->count;) {
+        const size_t place = node->position;
         if (below < heap->count && is_before(heap->node[below], heap->node[below - 1]))
             below++;
         if (!is_before(heap->node[below - 1], node))
@@ -55,7 +55,7 @@ void heap_done(struct heap *heap)
 
 void heap_put(struct heap *heap, struct heap_node *node, int64_t key)
 {
-    must(node->place == 0);
+    must(node->position == 0);
     heap->node = xgrow(heap->node, heap->count, &heap->capacity, sizeof(void *));
     heap->count++;
     node->key = key;
@@ -66,14 +66,14 @@ void heap_put(struct heap *heap, struct heap_node *node, int64_t key)
 
 void heap_take(struct heap *heap, struct heap_node *node)
 {
-    const size_t place = node->place;
+    const size_t place = node->position;
 
     if (place == 0)
         return;
     must(place <= heap->count && heap->node[place - 1] == node);
     struct heap_node *last = heap->node[heap->count - 1];
     heap->count--;
-    node->place = 0;
+    node->position = 0;
     if (last == node)
         return;
     heap_set(heap, place, last);

@@ -12,7 +12,7 @@
 struct heap_node {
     int64_t key;     /* set by heap_put */
     uint64_t serial; /* order of arrival */
-    size_t place;    /* position from 1; 0: in no heap */
+    size_t position; /* position from 1; 0: in no heap */
     void *owner;     /* set by the owner, once */
 };
 

@@ -190,8 +190,9 @@ static uint32_t left_of(uint32_t shown, wide_sum taken, uint32_t unit)
     return taken < all ? (uint32_t)((all - taken) / unit) : 0;
 }
 
-void host_sums_tell_changed(struct host_sums *sums, void *user,
-                            void (*changed)(void *user, const char *node, const struct host *left))
+void host_sums_report_changed(struct host_sums *sums, void *user,
+                              void (*changed)(void *user, const char *node,
+                                              const struct host *left))
 {
     must(changed != NULL);
 

@@ -26,7 +26,7 @@ enum {
     /* share of the queue, in messages: nodes take some 20 KiB each, and binds need room */
     QUEUE_SHARE = 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
-    TOLD_MAX = 1024,
+    REPORTED_MAX = 1024,
     LIST_AGAIN_MS = 60000,
 };
 
@@ -48,9 +48,9 @@ struct stream {
     enum message_kind changed;
     enum message_kind deleted;
     atomic_int_fast64_t *last_seen_ms;
-    uint64_t watches;            /* number of watches already in the metric */
-    uint32_t reported[TOLD_MAX]; /* hashes of logged complaints, by hash; the latest stay */
-    bool after_grace;            /* the list began after a new ledger's grace period */
+    uint64_t watches;                /* number of watches already in the metric */
+    uint32_t reported[REPORTED_MAX]; /* hashes of logged complaints, by hash; the latest stay */
+    bool after_grace;                /* the list began after a new ledger's grace period */
 };
 
 struct informer {
@@ -85,14 +85,14 @@ static void informer_put(struct stream *stream, struct message *take_message)
 static void informer_complain(struct stream *stream, const char *uid, const char *name,
                               const char *unreadable)
 {
-    const uint32_t told = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
-    uint32_t *slot = &stream->reported[told % TOLD_MAX];
+    const uint32_t hash = text_hash(text_of(uid)) * 31 + text_hash(text_of(unreadable));
+    uint32_t *slot = &stream->reported[hash % REPORTED_MAX];
 
     must(unreadable[0] != '\0');
     metric_add(M_UNREADABLE, LABEL_VALUES(stream->resource), 1);
-    if (*slot == told)
+    if (*slot == hash)
         return;
-    *slot = told;
+    *slot = hash;
     log_write(LOG_WARN, "an object can be read only in part", log_str("resource", stream->resource),
               log_str("name", name), log_str("error", unreadable));
 }

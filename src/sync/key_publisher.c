@@ -23,8 +23,8 @@ enum {
     RETRY_MS = 1000, /* the first pause after a failure; doubles */
     RETRY_MAX_MS = 60000,
     LOOKS = 3, /* failed tries after which pods are listed without the keys of others */
-    HEARD_MS = 5 * 60 * 1000, /* silence after which the watch of pods is not fresh */
-    STRAYS_MAX = 16,          /* revoked keys of others that one request removes */
+    WATCH_FRESH_MS = 5 * 60 * 1000, /* silence after which the watch of pods is not fresh */
+    STRAYS_MAX = 16,                /* revoked keys of others that one request removes */
     /* size of a ConfigMap, at most 1 MiB, plus its metadata */
     ANSWER_MAX = 2 * 1024 * 1024,
 };
@@ -183,10 +183,10 @@ static bool is_in_doubt(const struct snapshot *snapshot)
 {
     const struct node *node;
 
-    if (snapshot->opens == 0)
+    if (snapshot->n_opens == 0)
         return false;
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t i = 0; i < node->n_allocations; i++)
             if (node->allocation[i]->facts.in_doubt)
                 return true;
     return false;
@@ -199,35 +199,36 @@ static bool knows_pods(const struct app *app, int64_t now_ms)
 
     return snapshot != NULL && atomic_load(&app->watch.pods_synced) &&
            !atomic_load(&app->health.safe_mode) &&
-           now_ms - atomic_load(&app->watch.pods_seen_ms) < HEARD_MS && !is_in_doubt(snapshot);
+           now_ms - atomic_load(&app->watch.pods_seen_ms) < WATCH_FRESH_MS &&
+           !is_in_doubt(snapshot);
 }
 
 static void count_pod(const struct app *app, const struct allocation *allocation,
-                      struct key_pods *of, size_t count)
+                      struct key_pods *pods, size_t count)
 {
     const struct pod_signer signer = pod_cache_signer(
         app->pod_cache, text_of(allocation->facts.uid), atom_text(allocation->facts.node));
 
     must(signer.key != 0 || !signer.is_verified);
     for (size_t i = 0; signer.key != 0 && i < count; i++) {
-        if (of[i].number != signer.key)
+        if (pods[i].number != signer.key)
             continue;
-        of[i].naming++;
-        of[i].verified += signer.is_verified;
+        pods[i].naming++;
+        pods[i].verified += signer.is_verified;
     }
 }
 
-void key_pods_count(const struct app *app, struct key_pods *of, size_t count)
+void key_pods_count(const struct app *app, struct key_pods *pods, size_t count)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
     const struct node *node;
 
     must(app->pod_cache != NULL);
     for (size_t i = 0; i < count; i++)
-        of[i].verified = of[i].naming = 0;
+        pods[i].verified = pods[i].naming = 0;
     for (uint32_t at = 0; snapshot != NULL && (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++)
-            count_pod(app, node->allocation[i], of, count);
+        for (uint32_t i = 0; i < node->n_allocations; i++)
+            count_pod(app, node->allocation[i], pods, count);
 }
 
 void all_keys_read(const struct app *app, struct all_keys *out)
@@ -237,9 +238,9 @@ void all_keys_read(const struct app *app, struct all_keys *out)
     out->count = keyring_list(app->keyring, out->key);
     const size_t sum = out->count + out->facts.n_others;
     for (size_t i = 0; i < sum; i++)
-        out->of[i].number =
+        out->pods[i].number =
             key_number(text_of(i < out->count ? out->key[i].id : out->facts.other[i - out->count]));
-    key_pods_count(app, out->of, sum);
+    key_pods_count(app, out->pods, sum);
 }
 
 static bool has_id(const char ids[][KEY_ID_BYTES], size_t count, const char *id)
@@ -259,22 +260,22 @@ static bool is_revoked(const struct key_publisher *publisher, const char *id)
 /* Sets is_removing[] for the keys of sent[] that no pod needs or an operator has revoked. */
 static void find_spent(struct key_publisher *publisher, int64_t now_ms)
 {
-    struct key_pods of[KEYRING_MAX];
+    struct key_pods pods[KEYRING_MAX];
     size_t n_due = 0;
 
     must(publisher->n_sent <= KEYRING_MAX);
     for (size_t i = 0; i < publisher->n_sent; i++) {
         const struct key_entry *key = &publisher->sent[i];
         publisher->is_removing[i] = key->state == KEY_RETIRING && is_revoked(publisher, key->id);
-        of[i] = (struct key_pods){.number = key_number(text_of(key->id))};
+        pods[i] = (struct key_pods){.number = key_number(text_of(key->id))};
         n_due += key->state == KEY_RETIRING && now_ms >= key->due_ms;
     }
     if (n_due == 0 || !knows_pods(publisher->app, now_ms))
         return;
-    key_pods_count(publisher->app, of, publisher->n_sent);
+    key_pods_count(publisher->app, pods, publisher->n_sent);
     for (size_t i = 0; i < publisher->n_sent; i++) {
         const struct key_entry *key = &publisher->sent[i];
-        if (key->state == KEY_RETIRING && now_ms >= key->due_ms && of[i].verified == 0)
+        if (key->state == KEY_RETIRING && now_ms >= key->due_ms && pods[i].verified == 0)
             publisher->is_removing[i] = true;
     }
 }

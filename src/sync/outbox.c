@@ -47,7 +47,7 @@ static void outbox_answered(struct outbox *outbox, struct outbox_call *call, int
 
     outbox_count_call(call, call->response.status);
     if (call->ticket.lane == LANE_BIND && !outbox_passing(call->response.status))
-        flow_heard(outbox->flow, now_ms, FLOW_ANSWERED);
+        flow_take_news(outbox->flow, now_ms, FLOW_ANSWERED);
     if (call->ticket.lane == LANE_BIND)
         outbox_bind_answered(outbox, call, now_ms);
     else
@@ -140,7 +140,7 @@ static void give_up_late(struct outbox *outbox, int64_t now_ms)
         must(call->deadline_ms > 0);
         if (call->try.flying) {
             outbox->rules.ops->cancel(outbox->rules.ops->ctx, call->id);
-            flow_heard(outbox->flow, now_ms, FLOW_SILENT);
+            flow_take_news(outbox->flow, now_ms, FLOW_SILENT);
         }
         outbox_give_up(outbox, call, now_ms);
     }

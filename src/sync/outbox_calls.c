@@ -64,7 +64,7 @@ void outbox_free(struct outbox *outbox)
 {
     if (outbox == NULL)
         return;
-    for (size_t i = 0; i < outbox->calls; i++) {
+    for (size_t i = 0; i < outbox->n_calls; i++) {
         if (outbox->call[i] == NULL)
             continue;
         if (outbox->call[i]->try.flying)
@@ -147,14 +147,14 @@ static enum flow_lane lane_of(enum call_kind kind)
 /* Slots are reused: there are as many as calls were ever open at once. */
 static void take_slot(struct outbox *outbox, struct outbox_call *call)
 {
-    size_t slot = outbox->calls;
+    size_t slot = outbox->n_calls;
 
-    must(outbox->n_spare <= outbox->calls);
+    must(outbox->n_spare <= outbox->n_calls);
     if (outbox->n_spare > 0) {
         slot = outbox->spare[--outbox->n_spare];
     } else {
-        outbox->call = xgrow(outbox->call, outbox->calls, &outbox->capacity, sizeof(void *));
-        outbox->calls++;
+        outbox->call = xgrow(outbox->call, outbox->n_calls, &outbox->capacity, sizeof(void *));
+        outbox->n_calls++;
     }
     must(slot < (size_t)1 << SLOT_BITS);
     outbox->call[slot] = call;
@@ -193,7 +193,7 @@ void outbox_begin_try(struct outbox *outbox, struct outbox_call *call)
 struct outbox_call *outbox_call_of(const struct outbox *outbox, uint64_t id)
 {
     const size_t slot = slot_of(id);
-    struct outbox_call *call = slot < outbox->calls ? outbox->call[slot] : NULL;
+    struct outbox_call *call = slot < outbox->n_calls ? outbox->call[slot] : NULL;
 
     return call != NULL && call->id == id && call->try.flying ? call : NULL;
 }
@@ -233,19 +233,19 @@ static int64_t pause_of(const struct outbox_call *call)
 
 void outbox_retry(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)
 {
-    const bool told = call->response.status == 429 || call->response.retry_after_s > 0;
+    const bool is_busy = call->response.status == 429 || call->response.retry_after_s > 0;
     const int64_t least_ms = call->response.retry_after_s * 1000;
     const int64_t pause_ms = pause_of(call);
 
     must(call->try.flying && least_ms >= 0);
-    flow_heard(outbox->flow, now_ms, told ? FLOW_BUSY : FLOW_SILENT);
+    flow_take_news(outbox->flow, now_ms, is_busy ? FLOW_BUSY : FLOW_SILENT);
     if (least_ms > 0)
         flow_shut(outbox->flow, now_ms, now_ms + least_ms);
     metric_add(M_API_RETRIES, NULL, 1);
     call->try.flying = false;
     /* A retry that the server requested does not use the retry budget. */
     flow_again(outbox->flow, &call->ticket, now_ms,
-               now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !told);
+               now_ms + (pause_ms > least_ms ? pause_ms : least_ms), !is_busy);
 }
 
 void outbox_goes_on(struct outbox *outbox, struct outbox_call *call, int64_t now_ms)

@@ -94,7 +94,7 @@ struct outbox {
     /* The fields below belong to the outbox thread. */
     struct flow *flow;
     struct outbox_call **call; /* by slot */
-    size_t calls;
+    size_t n_calls;
     size_t capacity;
     size_t *spare; /* free slots */
     size_t n_spare;

@@ -27,7 +27,7 @@ struct pod_cache {
     struct map by_name;
     struct map unbound;     /* unbound pods that request GPUs, by uid */
     struct cached_key *key; /* public keys that verify signatures */
-    size_t keys;
+    size_t n_keys;
     struct request_classes request_classes;
     struct known_demands demands;
     size_t seen_bytes;
@@ -304,7 +304,7 @@ static void share_demands(struct pod_cache *pods, struct pod_record *record,
 {
     const struct node_demands tolerated = {
         .unreadable = demands->unreadable,
-        .tolerations = demands->tolerations,
+        .n_tolerations = demands->n_tolerations,
         .toleration = demands->toleration,
     };
     const bool bound = record->node[0] != '\0';
@@ -370,7 +370,7 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
     mutex_lock(&pods->lock);
     struct cached_key *before = pods->key;
     pods->key = copy;
-    pods->keys = count;
+    pods->n_keys = count;
     mutex_unlock(&pods->lock);
     xfree(before);
 }
@@ -381,7 +381,7 @@ static void key_named(const struct pod_cache *pods, uint64_t number, struct cach
 {
     must(number != 0);
     *out = (struct cached_key){.number = 0};
-    for (size_t i = 0; i < pods->keys; i++)
+    for (size_t i = 0; i < pods->n_keys; i++)
         if (pods->key[i].number == number)
             *out = pods->key[i];
 }
@@ -488,14 +488,14 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
 {
     struct arena *memory = xmalloc(sizeof *memory);
     size_t bytes;
-    struct pod *told = keep_tightly(pod, memory, &bytes);
+    struct pod *seen = keep_tightly(pod, memory, &bytes);
     mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
     must(record != NULL && record->seen == NULL);
     const bool fits = bytes <= REMEMBERED_BYTES_MAX - pods->seen_bytes;
     record->is_unstored = !fits;
     if (fits) {
-        record->seen = told;
+        record->seen = seen;
         record->memory = memory;
         pods->seen_bytes += bytes;
     }

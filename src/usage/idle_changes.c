@@ -155,13 +155,13 @@ static bool leave_change(void *user, void *value)
 
     if (taking->count == taking->most)
         return true;
-    const struct store_idle *is = &change->idle;
+    const struct store_idle *idle = &change->idle;
     taking->out[taking->count++] = (struct store_idle){
-        .node = arena_copy(taking->arena, text_of(is->node)),
-        .uid = arena_copy(taking->arena, text_of(is->uid)),
-        .container = arena_copy(taking->arena, text_of(is->container)),
-        .gpu = arena_copy(taking->arena, text_of(is->gpu)),
-        .since_ms = is->since_ms,
+        .node = arena_copy(taking->arena, text_of(idle->node)),
+        .uid = arena_copy(taking->arena, text_of(idle->uid)),
+        .container = arena_copy(taking->arena, text_of(idle->container)),
+        .gpu = arena_copy(taking->arena, text_of(idle->gpu)),
+        .since_ms = idle->since_ms,
     };
     xfree(change);
     return false;

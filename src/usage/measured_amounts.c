@@ -44,32 +44,32 @@ static int64_t together(int64_t sum, int32_t more)
 
 static struct measured_charge *charge_on(struct measured_amounts *amounts, const struct gpu *gpu)
 {
-    for (uint32_t i = 0; i < amounts->charges; i++)
+    for (uint32_t i = 0; i < amounts->n_charges; i++)
         if (amounts->charge[i].gpu == gpu)
             return &amounts->charge[i];
-    must(amounts->charges < ARRAY_LEN(amounts->charge));
-    struct measured_charge *charge = &amounts->charge[amounts->charges++];
+    must(amounts->n_charges < ARRAY_LEN(amounts->charge));
+    struct measured_charge *charge = &amounts->charge[amounts->n_charges++];
     *charge = (struct measured_charge){.gpu = gpu};
     return charge;
 }
 
 static void add_charge(struct measured_amounts *amounts, const struct charge *charge,
-                       const struct measured_charge *is)
+                       const struct measured_charge *now)
 {
     struct store_measured each = {.namespace = amounts->allocation->facts.namespace,
-                                  .model = is->gpu->model->text};
+                                  .model = now->gpu->model->text};
     /* Grants count from bound_ms on, too. Negative if the clock was set back: nothing is added. */
     const int64_t held_s = (amounts->until_ms - amounts->allocation->facts.bound_ms) / 1000;
 
-    if (is->milli != USAGE_UNKNOWN) {
-        each.milli_s = (uint64_t)is->milli;
+    if (now->milli != USAGE_UNKNOWN) {
+        each.milli_s = (uint64_t)now->milli;
         each.of_milli_s = charge->milli;
     }
-    if (is->mib != USAGE_UNKNOWN) {
-        each.mib_s = (uint64_t)is->mib;
+    if (now->mib != USAGE_UNKNOWN) {
+        each.mib_s = (uint64_t)now->mib;
         each.of_mib_s = charge->mib;
     }
-    if (is->milli != USAGE_UNKNOWN || is->mib != USAGE_UNKNOWN)
+    if (now->milli != USAGE_UNKNOWN || now->mib != USAGE_UNKNOWN)
         add_hours(amounts, &each, held_s < amounts->seconds ? held_s : amounts->seconds);
 }
 
@@ -77,17 +77,17 @@ static void add_pod(struct measured_amounts *amounts)
 {
     const struct allocation *allocation = amounts->allocation;
 
-    for (uint32_t i = 0; i < amounts->charges; i++)
-        for (uint32_t k = 0; k < allocation->charges; k++)
+    for (uint32_t i = 0; i < amounts->n_charges; i++)
+        for (uint32_t k = 0; k < allocation->n_charges; k++)
             if (node_gpu(amounts->node, atom_text(allocation->charge[k].gpu)) ==
                 amounts->charge[i].gpu)
                 add_charge(amounts, &allocation->charge[k], &amounts->charge[i]);
-    amounts->charges = 0;
+    amounts->n_charges = 0;
 }
 
 /* --- facts --- */
 
-void measured_amounts_hear(struct measured_amounts *amounts, const struct measured_fact *fact)
+void measured_amounts_add(struct measured_amounts *amounts, const struct measured_fact *fact)
 {
     if (fact->allocation != amounts->allocation)
         measured_amounts_end(amounts);
@@ -102,5 +102,5 @@ void measured_amounts_end(struct measured_amounts *amounts)
 {
     if (amounts->allocation != NULL && amounts->seconds > 0)
         add_pod(amounts);
-    amounts->charges = 0;
+    amounts->n_charges = 0;
 }

@@ -26,12 +26,12 @@ struct measured_amounts {
     uint32_t dropped; /* number of sums for which there was no room */
     /* pod of the current facts; NULL before the first */
     const struct allocation *allocation;
-    uint32_t charges;
+    uint32_t n_charges;
     struct measured_charge charge[GPUS_PER_NODE_MAX];
 };
 
 /* Adds a fact. Facts of one pod must be consecutive. */
-void measured_amounts_hear(struct measured_amounts *amounts, const struct measured_fact *fact);
+void measured_amounts_add(struct measured_amounts *amounts, const struct measured_fact *fact);
 /* Called after the last fact. */
 void measured_amounts_end(struct measured_amounts *amounts);
 

@@ -240,16 +240,16 @@ static bool take_number(struct usage_table *table, const struct usage_report *re
     return good;
 }
 
-static void hear_fact(void *user, const struct measured_fact *fact)
+static void take_fact(void *user, const struct measured_fact *fact)
 {
     struct report_taking *taking = user;
 
-    measured_amounts_hear(&taking->amounts, fact);
+    measured_amounts_add(&taking->amounts, fact);
     if (taking->how->fact != NULL)
         taking->how->fact(taking->how->user, fact);
 }
 
-static bool hear_idle(void *user, const struct measured_idle *idle)
+static bool take_idle(void *user, const struct measured_idle *idle)
 {
     const struct report_taking *taking = user;
     const struct allocation_facts *pod = &idle->allocation->facts;
@@ -319,14 +319,14 @@ bool usage_table_take(struct usage_table *table, const struct node *node, const 
         .how = how,
         .amounts = {.sums = table->sums, .node = node, .until_ms = how->now_ms},
     };
-    const struct measured_how hear = {
-        .now_ms = how->now_ms, .user = &taking, .fact = hear_fact, .idle = hear_idle};
+    const struct measured_how merging = {
+        .now_ms = how->now_ms, .user = &taking, .fact = take_fact, .idle = take_idle};
 
     must(text_eq(atom_text(node->name), report->node));
     if (!take_number(table, report, key, &taking))
         return false;
     put_measured(table, report->node,
-                 measured_merge(taking.before, node, report, &hear, out_unknown), how->now_ms);
+                 measured_merge(taking.before, node, report, &merging, out_unknown), how->now_ms);
     measured_amounts_end(&taking.amounts);
     metric_add(M_MEASURED_DROPPED, NULL, taking.amounts.dropped);
     measured_unref(taking.before);
@@ -367,7 +367,7 @@ void usage_table_totals(struct usage_table *table, int64_t now_ms, struct usage_
     *out = (struct usage_totals){.version = table->version, .last_ms = table->last_ms};
     while ((node = map_next(&table->nodes, &place)) != NULL) {
         out->reporting += node->received_ms > 0 && now_ms - node->received_ms <= MEASURED_FRESH_MS;
-        out->shares += node->measured != NULL ? node->measured->shares : 0;
+        out->shares += node->measured != NULL ? node->measured->n_shares : 0;
     }
     mutex_unlock(&table->lock);
 }

@@ -53,11 +53,12 @@ static struct kept_demands *kept_new(const struct node_demands *demands, struct 
     arena_init_of(kept->memory, arena_used(&loose));
     arena_done(&loose);
     kept->demands = node_demands_keep(demands, kept->memory);
-    kept->known = xcalloc((size_t)demands->tolerations + 1, sizeof(struct known_toleration *));
+    kept->known = xcalloc((size_t)demands->n_tolerations + 1, sizeof(struct known_toleration *));
     kept->key_bytes = key->len;
     kept->key = strbuf_steal(key);
     kept->bytes = sizeof *kept + sizeof *kept->memory + arena_bytes(kept->memory) +
-                  kept->key_bytes + kept->demands->tolerations * sizeof(struct known_toleration *);
+                  kept->key_bytes +
+                  kept->demands->n_tolerations * sizeof(struct known_toleration *);
     return kept;
 }
 
@@ -73,7 +74,7 @@ static void enter(struct known_demands *known, struct kept_demands *kept)
     known->bytes += kept->bytes;
     known->large_bytes += large(kept);
     must(map_put(&known->by_key, (struct text){kept->key, kept->key_bytes}, kept) == NULL);
-    for (uint32_t i = 0; i < kept->demands->tolerations; i++)
+    for (uint32_t i = 0; i < kept->demands->n_tolerations; i++)
         kept->known[i] = tolerations_add(known->tolerations, &kept->demands->toleration[i]);
     must(known->bytes <= DEMANDS_BYTES_MAX);
 }
@@ -105,7 +106,7 @@ void known_demands_let_go(struct known_demands *known, struct kept_demands *kept
     if (--kept->holders > 0)
         return;
     must(map_take(&known->by_key, (struct text){kept->key, kept->key_bytes}) == kept);
-    for (uint32_t i = 0; i < kept->demands->tolerations; i++)
+    for (uint32_t i = 0; i < kept->demands->n_tolerations; i++)
         if (kept->known[i] != NULL)
             tolerations_drop(known->tolerations, kept->known[i]);
     known->bytes -= kept->bytes;

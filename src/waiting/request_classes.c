@@ -30,9 +30,9 @@ static uint32_t hash_of(const struct request *request)
     uint32_t hash = request_hash(request);
 
     hash ^= text_hash((struct text){(const char *)&request->host, sizeof request->host});
-    for (uint32_t i = 0; i < request->wants; i++)
+    for (uint32_t i = 0; i < request->n_wants; i++)
         hash = hash * 31 + text_hash(text_of(request->want[i].container));
-    for (uint32_t i = 0; i < request->others; i++)
+    for (uint32_t i = 0; i < request->n_others; i++)
         hash = hash * 31 + text_hash(text_of(request->other[i]));
     return hash;
 }
@@ -72,13 +72,13 @@ static bool is_same(const struct request_class *request_class, uint32_t hash,
     must(request_class->holders > 0);
     if (request_class->hash != hash || host->cpu_milli != request->host.cpu_milli ||
         host->memory_mib != request->host.memory_mib ||
-        request_class->request->others != request->others ||
+        request_class->request->n_others != request->n_others ||
         !request_eq(request_class->request, request))
         return false;
-    for (uint32_t i = 0; i < request->wants; i++)
+    for (uint32_t i = 0; i < request->n_wants; i++)
         if (strcmp(request_class->request->want[i].container, request->want[i].container) != 0)
             return false;
-    for (uint32_t i = 0; i < request->others; i++)
+    for (uint32_t i = 0; i < request->n_others; i++)
         if (strcmp(request_class->request->other[i], request->other[i]) != 0)
             return false;
     return true;

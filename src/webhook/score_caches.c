@@ -20,7 +20,7 @@ struct score_caches {
     struct mutex lock; /* guards the places, not the score caches in use */
     uint32_t max;
     uint64_t turn; /* number of returns so far */
-    struct pooled_cache place[SCORE_CACHES_MAX];
+    struct pooled_cache pooled[SCORE_CACHES_MAX];
 };
 
 struct score_caches *score_caches_new(uint32_t max)
@@ -39,8 +39,8 @@ void score_caches_free(struct score_caches *score_caches)
     if (score_caches == NULL)
         return;
     for (uint32_t i = 0; i < score_caches->max; i++) {
-        must(!score_caches->place[i].taken);
-        score_cache_free(score_caches->place[i].cache);
+        must(!score_caches->pooled[i].taken);
+        score_cache_free(score_caches->pooled[i].cache);
     }
     mutex_done(&score_caches->lock);
     xfree(score_caches);
@@ -56,7 +56,7 @@ static struct pooled_cache *take_pooled(struct score_caches *score_caches)
     struct pooled_cache *best = NULL;
 
     for (uint32_t i = 0; i < score_caches->max; i++) {
-        struct pooled_cache *place = &score_caches->place[i];
+        struct pooled_cache *place = &score_caches->pooled[i];
         if (!place->taken && (best == NULL || place->turn > best->turn))
             best = place;
     }
@@ -75,7 +75,7 @@ static void drop_unused(struct score_caches *score_caches, bool needed,
                         struct score_cache *out[SCORE_CACHES_MAX]) REQUIRES(score_caches->lock)
 {
     for (uint32_t i = 0; i < score_caches->max; i++) {
-        struct pooled_cache *place = &score_caches->place[i];
+        struct pooled_cache *place = &score_caches->pooled[i];
         must(place->turn <= score_caches->turn);
         if (place->taken || (needed && score_caches->turn - place->turn <= SCORE_CACHES_UNUSED))
             continue;
@@ -124,7 +124,7 @@ void score_caches_give(struct score_caches *score_caches, struct score_cache *ca
     const struct score_cache_counts now = score_cache_counts(cache);
     mutex_lock(&score_caches->lock);
     for (uint32_t i = 0; i < score_caches->max && !known; i++) {
-        struct pooled_cache *place = &score_caches->place[i];
+        struct pooled_cache *place = &score_caches->pooled[i];
         known = place->taken && place->cache == cache;
         if (!known)
             continue;
@@ -146,7 +146,7 @@ size_t score_caches_bytes(struct score_caches *score_caches)
 
     mutex_lock(&score_caches->lock);
     for (uint32_t i = 0; i < score_caches->max; i++)
-        bytes += score_caches->place[i].counted.bytes;
+        bytes += score_caches->pooled[i].counted.bytes;
     mutex_unlock(&score_caches->lock);
     must(bytes <= (size_t)SCORE_CACHES_MAX * SCORE_CACHE_BYTES_MAX);
     return bytes;

@@ -20,7 +20,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/run/mutex.h"
 #include "milligpu/spine/message.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/webhook/score_caches.h"
 
 /* limit of the arena chunk that is kept: the size up to which chunks double */
@@ -59,13 +59,13 @@ struct question {
 /* Returns true for a request of shares or whole GPUs, for which a node may lack a place. */
 static bool request_needs_placement(const struct question *question)
 {
-    must(question->verdict != REQUEST_OK || question->request.wants > 0);
+    must(question->verdict != REQUEST_OK || question->request.n_wants > 0);
     return question->verdict == REQUEST_OK || question->verdict == REQUEST_WHOLE;
 }
 
 struct webhooks *webhooks_new(struct app *app)
 {
-    must(app->view != NULL && app->hints != NULL);
+    must(app->view != NULL && app->waiting_pods != NULL);
 
     struct webhooks *webhooks = xcalloc(1, sizeof *webhooks);
 
@@ -203,7 +203,7 @@ static void count_filter(const struct question *question, const char *outcome)
 /* Answers with the chosen nodes. */
 static void send_chosen(struct question *question, const uint32_t *choice, uint32_t chosen)
 {
-    must(chosen <= question->args.names);
+    must(chosen <= question->args.n_names);
     const struct extender_filter_result result = {.chosen = chosen, .choice = choice};
     struct strbuf body;
 
@@ -219,7 +219,7 @@ static void pass_all(struct question *question)
 {
     must(!request_needs_placement(question));
 
-    const uint32_t names = question->args.names;
+    const uint32_t names = question->args.n_names;
     uint32_t *choice = arena_array(&question->scratch->arena, names + 1, sizeof *choice);
 
     for (uint32_t i = 0; i < names; i++)
@@ -276,7 +276,7 @@ static void webhooks_remember(struct question *question, enum reason reason, con
     if (question->args.pod.uid[0] == '\0')
         return;
     const struct asking_pod asking_pod = asking_pod_of(question);
-    hints_refused(question->app->hints, &asking_pod, reason, text);
+    waiting_pods_refused(question->app->waiting_pods, &asking_pod, reason, text);
 }
 
 /*
@@ -295,10 +295,10 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
         return true; /* no pod waits */
     policy_refuse(snapshot->context, cause, &question->request, &refusal);
     webhooks_remember(question, cause.why, refusal.text);
-    app_yield(question->app, YIELD_RECORD_AND_READING);
+    app_yield(question->app, YIELD_AFTER_REFUSAL);
     const bool stands = question->last || view_capacity_generation(question->app->view) ==
                                               snapshot->capacity_generation;
-    app_yield(question->app, YIELD_READING_AND_ANSWER);
+    app_yield(question->app, YIELD_AFTER_GENERATION);
     return stands;
 }
 
@@ -306,9 +306,9 @@ static bool refusal_stands(struct question *question, const struct snapshot *sna
 static void send_refusals(struct question *question, const struct refusals *refusals,
                           const struct refusal_key *key, struct cause cause)
 {
-    must(refusals->count <= question->args.names);
+    must(refusals->count <= question->args.n_names);
 
-    const struct extender_filter_result result = {.refusals = refusals->count,
+    const struct extender_filter_result result = {.n_refusals = refusals->count,
                                                   .refusal = refusals->refusal};
     struct strbuf body;
 
@@ -316,7 +316,8 @@ static void send_refusals(struct question *question, const struct refusals *refu
     strbuf_init(&body);
     extender_filter_encode(&body, &question->args, &result);
     if (key != NULL)
-        hints_answer_keep(question->app->hints, key, (struct text){body.data, body.len}, cause);
+        waiting_pods_keep_refusal(question->app->waiting_pods, key,
+                                  (struct text){body.data, body.len}, cause);
     answer_json(question->call, &body);
     strbuf_done(&body);
 }
@@ -328,7 +329,7 @@ static void send_refusals(struct question *question, const struct refusals *refu
 static void refuse_all(struct question *question, const char *text)
 {
     must(text[0] != '\0');
-    const uint32_t names = question->args.names;
+    const uint32_t names = question->args.n_names;
     const uint32_t named = names <= question->app->settings->refusal_names ? names : 1;
     struct refusals refusals = {.arena = &question->scratch->arena};
 
@@ -346,11 +347,11 @@ static void refuse_all(struct question *question, const char *text)
  */
 static uint64_t digest_names(const struct extender_args *args)
 {
-    must(args->names == 0 || args->hash != NULL);
+    must(args->n_names == 0 || args->hash != NULL);
 
     uint64_t digest = args->full_nodes ? 1 : 0;
 
-    for (uint32_t i = 0; i < args->names; i++)
+    for (uint32_t i = 0; i < args->n_names; i++)
         digest = digest * 0x9e3779b97f4a7c15U + args->hash[i];
     return digest;
 }
@@ -377,13 +378,13 @@ static void webhooks_refuse(struct question *question, const struct filter_quest
 {
     must(answer->verdict == FILTER_NONE);
 
-    const struct cause cause = webhooks_nearest(answer, asked->names);
+    const struct cause cause = webhooks_nearest(answer, asked->n_names);
     const struct refusal_key key = {.request = &question->request,
                                     .names = digest_names(&question->args),
                                     .capacity_generation = asked->snapshot->capacity_generation};
     struct refusals refusals = {.arena = &question->scratch->arena};
 
-    refusals.refusal = arena_array(refusals.arena, asked->names + 1, sizeof *refusals.refusal);
+    refusals.refusal = arena_array(refusals.arena, asked->n_names + 1, sizeof *refusals.refusal);
     filter_refusals(asked, answer, question->app->settings->refusal_names, &refusals, add_refusal);
     send_refusals(question, &refusals, question->args.full_nodes ? NULL : &key, cause);
 }
@@ -395,7 +396,7 @@ static const struct candidate *lasting_best(const struct question *question,
 {
     const struct candidate *best = &answer->candidate[0];
 
-    must(answer->candidates > 0);
+    must(answer->n_candidates > 0);
     if (question->verdict != REQUEST_OK)
         return NULL; /* a request of whole GPUs has no place */
     return snapshot_node(asked->snapshot, atom_text(best->node->name)) == best->node ? best : NULL;
@@ -405,35 +406,35 @@ static const struct candidate *lasting_best(const struct question *question,
 static void remember_shortlist(struct question *question, const struct filter_question *asked,
                                const struct filter_answer *answer)
 {
-    struct hints *hints = question->app->hints;
+    struct waiting_pods *waiting_pods = question->app->waiting_pods;
 
     must(question->args.pod.uid[0] != '\0');
     if (answer->verdict == FILTER_RESERVED) {
-        hints_fits(hints, text_of(question->args.pod.uid));
+        waiting_pods_fits(waiting_pods, text_of(question->args.pod.uid));
         return;
     }
     const struct asking_pod asking_pod = asking_pod_of(question);
     const struct shortlist offered = {.nodes = asked->snapshot->nodes,
-                                      .names = asked->names,
+                                      .names = asked->n_names,
                                       .fitting = answer->fitting,
-                                      .listed = answer->candidates,
+                                      .listed = answer->n_candidates,
                                       .capacity_generation = asked->snapshot->capacity_generation,
                                       .best = lasting_best(question, asked, answer)};
-    hints_shortlisted(hints, &asking_pod, &offered);
+    waiting_pods_shortlisted(waiting_pods, &asking_pod, &offered);
 }
 
 static void answer_shortlist(struct question *question, const struct filter_question *asked,
                              const struct filter_answer *answer)
 {
-    must(answer->candidates > 0 && answer->candidates <= question->args.names);
+    must(answer->n_candidates > 0 && answer->n_candidates <= question->args.n_names);
 
-    uint32_t *choice = arena_array(&question->scratch->arena, answer->candidates, sizeof *choice);
+    uint32_t *choice = arena_array(&question->scratch->arena, answer->n_candidates, sizeof *choice);
 
-    for (uint32_t i = 0; i < answer->candidates; i++)
+    for (uint32_t i = 0; i < answer->n_candidates; i++)
         choice[i] = answer->candidate[i].name;
     if (question->args.pod.uid[0] != '\0' && !question->simulated && !question->templates)
         remember_shortlist(question, asked, answer);
-    send_chosen(question, choice, answer->candidates);
+    send_chosen(question, choice, answer->n_candidates);
 }
 
 /*
@@ -448,9 +449,9 @@ static const struct node *const *nodes_of(struct question *question,
     const struct extender_args *args = &question->args;
     const struct rulebook *book = snapshot->context == NULL ? NULL : snapshot->context->rulebook;
     const struct node **node =
-        arena_array(&question->scratch->arena, args->names + 1, sizeof *node);
+        arena_array(&question->scratch->arena, args->n_names + 1, sizeof *node);
 
-    for (uint32_t i = 0; i < args->names; i++) {
+    for (uint32_t i = 0; i < args->n_names; i++) {
         struct inventory inventory;
         if (snapshot_node(snapshot, args->name[i]) != NULL)
             continue;
@@ -497,7 +498,7 @@ static enum ending answer_again(struct question *question, const struct snapshot
     struct strbuf body;
 
     strbuf_init(&body);
-    if (hints_answer_find(question->app->hints, &key, &body, &cause))
+    if (waiting_pods_find_refusal(question->app->waiting_pods, &key, &body, &cause))
         ending = refusal_stands(question, snapshot, cause) ? ENDING_ANSWERED : ENDING_OVERTAKEN;
     if (ending == ENDING_ANSWERED) {
         count_filter(question, "refused");
@@ -517,7 +518,8 @@ static uint32_t shortlist_of(const struct question *question)
     must(request_needs_placement(question));
     if (question->verdict == REQUEST_WHOLE || question->simulated)
         return 0; /* an autoscaler compares all nodes itself */
-    return hints_shortlist(app->hints, text_of(question->args.pod.uid), app->settings->shortlist);
+    return waiting_pods_shortlist(app->waiting_pods, text_of(question->args.pod.uid),
+                                  app->settings->shortlist);
 }
 
 /*
@@ -545,12 +547,12 @@ static enum ending webhooks_evaluate(struct question *question, const struct sna
         .snapshot = snapshot,
         .request = &question->request,
         .uid = uid,
-        .names = question->args.names,
+        .n_names = question->args.n_names,
         .name = question->args.name,
         .hash = question->args.hash,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = shortlist_of(question),
-        .n_offers = hints_offers(app->hints, uid, now, question->scratch->offer),
+        .n_offers = waiting_pods_offers(app->waiting_pods, uid, now, question->scratch->offer),
         .offer = question->scratch->offer,
     };
     struct filter_answer answer;
@@ -575,14 +577,14 @@ static enum ending webhooks_evaluate(struct question *question, const struct sna
         filter_error(question->call, refusal.text);
         break;
     case FILTER_NONE:
-        if (refusal_stands(question, snapshot, webhooks_nearest(&answer, asked.names)))
+        if (refusal_stands(question, snapshot, webhooks_nearest(&answer, asked.n_names)))
             webhooks_refuse(question, &asked, &answer);
         else
             ending = ENDING_OVERTAKEN;
         break;
     }
     if (names != NULL) {
-        drop_nodes(asked.node, asked.names);
+        drop_nodes(asked.node, asked.n_names);
         names_free(names);
     }
     return ending;
@@ -617,7 +619,7 @@ static void filter_placed(struct question *question)
         const struct snapshot *snapshot = view_take(question->app->view);
         question->again = i > 1;
         question->last = i == FILTER_TRIES;
-        app_yield(question->app, YIELD_SNAPSHOT_AND_ANSWER);
+        app_yield(question->app, YIELD_AFTER_SNAPSHOT);
         if (filter_once(question, snapshot) == ENDING_ANSWERED)
             return;
     }
@@ -625,7 +627,7 @@ static void filter_placed(struct question *question)
 
 static void webhooks_filter(struct question *question)
 {
-    must(question->args.names == 0 || question->args.name != NULL);
+    must(question->args.n_names == 0 || question->args.name != NULL);
 
     switch (question->verdict) {
     case REQUEST_OK:
@@ -649,7 +651,7 @@ static void webhooks_filter(struct question *question)
 
 /*
  * Scores only order nodes that filter has passed, and kube-scheduler ignores errors here, so
- * without a snapshot all nodes get 0. Stores no hints.
+ * without a snapshot all nodes get 0. Stores nothing in the table of waiting pods.
  */
 static void webhooks_prioritize(struct question *question)
 {
@@ -657,7 +659,7 @@ static void webhooks_prioritize(struct question *question)
 
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     struct app *app = question->app;
-    uint8_t *score = arena_array(&question->scratch->arena, question->args.names + 1, 1);
+    uint8_t *score = arena_array(&question->scratch->arena, question->args.n_names + 1, 1);
     struct strbuf body;
 
     if (question->verdict == REQUEST_OK && snapshot != NULL) {
@@ -668,11 +670,12 @@ static void webhooks_prioritize(struct question *question)
             .cache = score_caches_take(app->score_caches, snapshot),
             .request = &question->request,
             .uid = uid,
-            .names = question->args.names,
+            .n_names = question->args.n_names,
             .name = question->args.name,
             .hash = question->args.hash,
-            .n_offers = hints_offers(app->hints, uid, app->clock.now_ms(app->clock.ctx),
-                                     question->scratch->offer),
+            .n_offers =
+                waiting_pods_offers(app->waiting_pods, uid, app->clock.now_ms(app->clock.ctx),
+                                    question->scratch->offer),
             .offer = question->scratch->offer,
         };
         filter_score(&asked, &question->scratch->arena, score);
@@ -703,9 +706,9 @@ static bool asks_for_templates(const struct question *question)
     const struct extender_args *args = &question->args;
 
     must(args->full_nodes);
-    if (args->names == 0 || snapshot == NULL)
+    if (args->n_names == 0 || snapshot == NULL)
         return false;
-    for (uint32_t i = 0; i < args->names; i++)
+    for (uint32_t i = 0; i < args->n_names; i++)
         if (snapshot_node(snapshot, args->name[i]) != NULL)
             return false;
     return true;
@@ -719,7 +722,7 @@ static bool asks_for_templates(const struct question *question)
 static void note_scheduler(struct question *question, bool scoring)
 {
     struct app *app = question->app;
-    struct schedulers *schedulers = hints_schedulers(app->hints);
+    struct schedulers *schedulers = waiting_pods_schedulers(app->waiting_pods);
     const struct pod *pod = &question->args.pod;
     const enum ask_form form = question->args.full_nodes ? ASK_NODES : ASK_NAMES;
     const int64_t now_ms = app->clock.now_ms(app->clock.ctx);
@@ -733,7 +736,7 @@ static void note_scheduler(struct question *question, bool scoring)
         question->simulated =
             !schedulers_asked(schedulers, pod->scheduling.scheduler, form, now_ms) ||
             (question->templates && pod->uid[0] != '\0' &&
-             hints_has_verdict(app->hints, text_of(pod->uid)));
+             waiting_pods_has_verdict(app->waiting_pods, text_of(pod->uid)));
     }
 }
 
@@ -801,7 +804,7 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
         return;
     }
     /* Even if the bind fails: it shows that no other plugin refused the shortlist. */
-    hints_binding(app->hints, text_of(bind->args.uid));
+    waiting_pods_binding(app->waiting_pods, text_of(bind->args.uid));
     /* A fifth of kube-scheduler's timeout is left for the answer: later it would not be read. */
     bind->deadline_ms =
         app->clock.now_ms(app->clock.ctx) + (int64_t)app->settings->http_timeout_ms * 8 / 10;
@@ -829,19 +832,19 @@ static void open_bind(struct webhooks *webhooks, struct http_call *call)
 static void preempt_ask_all(struct question *question, const struct extender_preempt *args,
                             bool *keep)
 {
-    must(args->nodes == 0 || args->node != NULL);
+    must(args->n_nodes == 0 || args->node != NULL);
 
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
     const struct allocation *held = snapshot_open(snapshot, text_of(args->pod.uid));
 
     if (request_needs_placement(question))
         set_rules(question, snapshot);
-    for (uint32_t i = 0; i < args->nodes; i++) {
+    for (uint32_t i = 0; i < args->n_nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         const struct node *node = snapshot_node(snapshot, victims->node);
         if (request_needs_placement(question))
             keep[i] = node != NULL && preempt_ask(snapshot->context, node, &question->request, held,
-                                                  victims->uid, victims->uids) == REASON_NONE;
+                                                  victims->uid, victims->n_uids) == REASON_NONE;
         else
             keep[i] = question->verdict != REQUEST_REFUSED;
     }
@@ -868,7 +871,7 @@ static void open_preempt(struct webhooks *webhooks, struct http_call *call)
         answer_problem(call, 400, "the body cannot be read", err.text);
     } else {
         struct strbuf body;
-        bool *keep = arena_array(arena, args.nodes + 1, sizeof *keep);
+        bool *keep = arena_array(arena, args.n_nodes + 1, sizeof *keep);
         question.args.pod = args.pod;
         check_request(&question);
         preempt_ask_all(&question, &args, keep);

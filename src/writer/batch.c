@@ -24,11 +24,11 @@ void batch_reset(struct batch *batch)
 {
     must(!batch->open);
 
-    for (size_t i = 0; i < batch->changes; i++) {
+    for (size_t i = 0; i < batch->n_changes; i++) {
         change_done(batch->change[i]);
         xfree(batch->change[i]);
     }
-    batch->changes = 0;
+    batch->n_changes = 0;
     batch->lost = false;
 }
 
@@ -86,8 +86,8 @@ static void batch_keep(struct batch *batch, struct change *take_change)
 {
     must(take_change != NULL);
 
-    batch->change = xgrow(batch->change, batch->changes, &batch->capacity, sizeof(void *));
-    batch->change[batch->changes++] = take_change;
+    batch->change = xgrow(batch->change, batch->n_changes, &batch->capacity, sizeof(void *));
+    batch->change[batch->n_changes++] = take_change;
 }
 
 /* Writes the change, unless it has neither a row nor a journal entry. */
@@ -192,7 +192,7 @@ enum batch_result batch_run(struct batch *batch, const struct command *command,
 static void batch_undo(struct batch *batch)
 {
     must(batch->err.code != ERR_NONE);
-    for (size_t i = batch->changes; i > 0; i--)
+    for (size_t i = batch->n_changes; i > 0; i--)
         ledger_undo(batch->ledger, batch->change[i - 1]);
     if (batch->open)
         batch->app->store_ops.rollback(batch->app->store_ops.ctx);
@@ -205,10 +205,10 @@ static void batch_undo(struct batch *batch)
 static const struct change **batch_givers(const struct batch *batch, size_t *out_count)
 {
     must(batch->open);
-    const struct change **gives = xcalloc(batch->changes + 1, sizeof *gives);
+    const struct change **gives = xcalloc(batch->n_changes + 1, sizeof *gives);
 
     *out_count = 0;
-    for (size_t i = 0; i < batch->changes; i++)
+    for (size_t i = 0; i < batch->n_changes; i++)
         if (change_gives_room(batch->change[i]))
             gives[(*out_count)++] = batch->change[i];
     return gives;
@@ -223,13 +223,13 @@ static bool batch_commit(struct batch *batch)
     if (batch->app->store_ops.commit(batch->app->store_ops.ctx, &batch->err) < 0)
         return false;
     metric_observe_ns(M_COMMIT_SECONDS, NULL, clock_ns() - began);
-    metric_observe(M_COMMIT_BATCH, NULL, batch->changes);
+    metric_observe(M_COMMIT_BATCH, NULL, batch->n_changes);
     return true;
 }
 
 bool batch_end(struct batch *batch)
 {
-    must(batch->lost || batch->open || batch->changes == 0);
+    must(batch->lost || batch->open || batch->n_changes == 0);
 
     size_t gives;
 
@@ -244,7 +244,7 @@ bool batch_end(struct batch *batch)
      * release only afterwards: a failed COMMIT would take offered room back.
      */
     const struct change **give = batch_givers(batch, &gives);
-    if (gives < batch->changes)
+    if (gives < batch->n_changes)
         view_publish(batch->app->view, ledger_publish(batch->ledger, give, gives));
     xfree(give);
     if (!batch_commit(batch)) {
@@ -255,6 +255,6 @@ bool batch_end(struct batch *batch)
     if (gives > 0)
         batch_publish(batch->app, batch->ledger);
     /* After the publication, so that woken readers find the change in the snapshot. */
-    commits_tell(batch->app->commits, store_newest(batch->app->store));
+    commits_post(batch->app->commits, store_newest(batch->app->store));
     return true;
 }

@@ -16,7 +16,7 @@ struct batch {
     struct app *app;
     struct ledger *ledger;
     struct change **change; /* applied changes in order; owned until batch_reset() */
-    size_t changes;
+    size_t n_changes;
     size_t capacity;
     bool open; /* a transaction is open */
     bool lost; /* it cannot be committed; the reason is in err */

@@ -34,7 +34,7 @@ struct drift_watch {
     const struct snapshot *reported;
     /* the snapshot being compared with it; NULL between two comparisons */
     const struct snapshot *looks;
-    uint32_t place; /* position of the comparison */
+    uint32_t position; /* position of the comparison */
     /* earliest time of the next comparison, monotonic */
     int64_t look_ms;
     struct event_budget budget; /* limit of Events; REST and metrics show all drift */
@@ -112,7 +112,7 @@ static void send_event(struct drift_watch *watch, const struct drift *drift)
  * Logs a new drift and sends an Event, unless it is mere information. The first comparison only
  * counts adopted pods: hundreds may run at each start.
  */
-static void drift_watch_tell(struct drift_watch *watch, const struct drift *drift)
+static void drift_watch_report(struct drift_watch *watch, const struct drift *drift)
 {
     const size_t kind = drift_kind_find(text_of(drift->kind));
     const bool information = drift_is_information(drift, watch->wall_ms);
@@ -201,7 +201,7 @@ static void drift_watch_has(void *user, const struct drift *drift)
     (*count)++;
     must(*count > 0);
     if (map_take(&comparison->had, drift_watch_key_of(comparison, drift)) == NULL)
-        drift_watch_tell(comparison->watch, drift);
+        drift_watch_report(comparison->watch, drift);
 }
 
 /*
@@ -245,7 +245,7 @@ static bool look_on(struct drift_watch *watch)
 
     must(watch->looks != NULL);
     for (uint32_t i = 0; i < NODES_A_TURN; i++) {
-        if (!snapshot_next_change(watch->reported, watch->looks, &watch->place, &before, &after))
+        if (!snapshot_next_change(watch->reported, watch->looks, &watch->position, &before, &after))
             return true;
         drift_watch_compare(watch, before, after);
     }
@@ -260,7 +260,7 @@ static bool begin_look(struct drift_watch *watch)
         return false;
     watch->look_ms = watch->now_ms + LOOK_MS;
     watch->looks = view_take(watch->app->view);
-    watch->place = 0;
+    watch->position = 0;
     if (watch->reported == NULL || watch->reported->generation != watch->looks->generation)
         return true;
     snapshot_unref(watch->looks);
@@ -285,7 +285,7 @@ void drift_watch_step(struct drift_watch *watch, int64_t now_ms, int64_t wall_ms
     drift_watch_expose(watch);
 }
 
-size_t drift_watch_told(const struct drift_watch *watch)
+size_t drift_watch_reported(const struct drift_watch *watch)
 {
     size_t sum = 0;
 

@@ -25,7 +25,7 @@ struct drift_watch_work {
     uint64_t drifts; /* drift found on them, before and after */
 };
 /* Returns the number of reported drifts that still exist. */
-size_t drift_watch_told(const struct drift_watch *watch);
+size_t drift_watch_reported(const struct drift_watch *watch);
 void drift_watch_work(const struct drift_watch *watch, struct drift_watch_work *out);
 
 #endif

@@ -18,7 +18,7 @@
 #include "milligpu/spine/commits.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/host_sums.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "writer_internal.h"
 
@@ -53,7 +53,7 @@ struct writer *writer_new(struct app *app)
     /* In a pod record, epoch 0 means that only a GET has shown the pod. */
     writer->pod_list.epoch = 1;
     writer->new_ledger.start_ms = app->clock.now_ms(app->clock.ctx);
-    hints_look_with(app->hints, writer, writer_pod_state);
+    waiting_pods_set_look(app->waiting_pods, writer, writer_pod_state);
     return writer;
 }
 
@@ -61,7 +61,7 @@ void writer_free(struct writer *writer)
 {
     if (writer == NULL)
         return;
-    hints_look_with(writer->app->hints, NULL, NULL);
+    waiting_pods_set_look(writer->app->waiting_pods, NULL, NULL);
     struct inflight_bind *bind_inflight;
     /*
      * Waiting calls are not answered here: the listener answers them with 503 (http_stop()).
@@ -71,7 +71,7 @@ void writer_free(struct writer *writer)
     struct doubt *doubt;
     for (size_t at = 0; (doubt = map_next(&writer->binds.doubts, &at)) != NULL;)
         doubt_free(doubt);
-    for (size_t i = 0; i < writer->after_commit.actions; i++)
+    for (size_t i = 0; i < writer->after_commit.n_actions; i++)
         writer_action_done(&writer->after_commit.action[i]);
     for (size_t i = 0; i < writer->lost.n_kept; i++)
         message_abandon(writer->lost.kept[i]);
@@ -108,7 +108,7 @@ int writer_load(struct writer *writer, struct err *err)
     writer_load_agents(writer);
     writer_load_idle(writer);
     batch_publish(writer->app, writer->ledger);
-    commits_tell(writer->app->commits, store_newest(writer->app->store));
+    commits_post(writer->app->commits, store_newest(writer->app->store));
     return 0;
 }
 
@@ -130,7 +130,7 @@ void writer_tables(const struct writer *writer, struct writer_tables *out)
                                   .nodes_seen = writer->node_list.nodes_seen.count,
                                   .host_sums = host_sums_count(writer->host_sums),
                                   .agents = agents_count(writer->vouching.agents),
-                                  .drifts = drift_watch_told(writer->drift),
+                                  .drifts = drift_watch_reported(writer->drift),
                                   .names = names_count(ledger_names(writer->ledger))};
 }
 
@@ -155,10 +155,10 @@ static bool writer_handle(struct writer *writer, struct message *msg)
         writer_drop_list(writer);
         return true;
     case MESSAGE_POD:
-        writer_hear_version(writer, &msg->pod);
+        writer_note_version(writer, &msg->pod);
         return writer_handle_pod(writer, &msg->pod);
     case MESSAGE_POD_DELETED:
-        writer_hear_version(writer, &msg->pod);
+        writer_note_version(writer, &msg->pod);
         return writer_handle_pod_deleted(writer, &msg->pod);
     case MESSAGE_NODES_BEGIN:
         writer->node_list.node_epoch++;
@@ -192,7 +192,7 @@ static void batch_kept(struct writer *writer, struct message **message, size_t c
     must(count <= BATCH_MAX);
     must(!writer->batch.open);
 
-    writer->lost.is_writing = writer->lost.is_writing || writer->batch.changes > 0;
+    writer->lost.is_writing = writer->lost.is_writing || writer->batch.n_changes > 0;
     /* Not while messages are kept: they may concern pods that would be granted. */
     if (writer->lost.is_writing && writer->lost.n_kept == 0 &&
         atomic_exchange(&writer->app->health.disk_broken, false))
@@ -280,7 +280,7 @@ static bool writer_tick(struct writer *writer)
     writer->tick_ms = now + TICK_MS;
     if (!atomic_load(&writer->app->health.safe_mode))
         verifier_memory(writer->app, writer->ledger, &writer->verify_place);
-    hints_maintain(writer->app->hints, now, writer, writer_pod_state);
+    waiting_pods_maintain(writer->app->waiting_pods, now, writer, writer_pod_state);
     return probe_write(writer) && writer_check_doubts(writer, now);
 }
 
@@ -290,7 +290,7 @@ static bool writer_tick(struct writer *writer)
  */
 static void after_batch(struct writer *writer)
 {
-    must(!writer->batch.open && writer->batch.changes == 0);
+    must(!writer->batch.open && writer->batch.n_changes == 0);
 
     struct err err;
 
@@ -365,7 +365,7 @@ static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
 {
     const int64_t now_ms = writer_now_ms(writer);
     const int64_t tick_ms = writer->tick_ms > now_ms ? writer->tick_ms - now_ms : 0;
-    const int64_t late_ms = hints_late_in_ms(writer->app->hints, now_ms);
+    const int64_t late_ms = waiting_pods_late_in_ms(writer->app->waiting_pods, now_ms);
 
     must(wait_ms >= 0 && late_ms >= 0);
     wait_ms = tick_ms < wait_ms ? tick_ms : wait_ms;
@@ -376,7 +376,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
 {
     must(sole_thread_enter(&writer->thread));
     must(wait_ms >= 0);
-    must(writer->after_commit.actions == 0);
+    must(writer->after_commit.n_actions == 0);
 
     struct message *message[BATCH_MAX];
 

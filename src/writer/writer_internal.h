@@ -36,7 +36,7 @@
 #include "milligpu/sync/host_sums.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/writer/writer.h"
 
 #include "batch.h"
@@ -50,7 +50,7 @@ struct inflight_bind {
     /* target node, a reference; binds to other nodes are refused meanwhile */
     const struct atom *node;
     struct bind_reply *reply;
-    size_t replies;
+    size_t n_replies;
     size_t capacity;
     int64_t deadline_ms; /* deadline of the first bind call, monotonic */
     bool is_query;       /* only a GET about an old doubt, no Binding */
@@ -164,10 +164,10 @@ struct writer {
     /* writer_actions.c, writer_inflight.c */
     struct {
         struct post_commit_action *action;
-        size_t actions;
+        size_t n_actions;
         size_t action_capacity;
         struct pending_reply *reply;
-        size_t replies;
+        size_t n_replies;
         size_t reply_capacity;
     } after_commit;
     /* writer_lost.c */
@@ -292,7 +292,7 @@ bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct ar
  * Records the version of a watch event; they come in order, so a pod of an earlier version that is
  * not in the pod cache is gone.
  */
-void writer_hear_version(struct writer *writer, const struct pod *pod);
+void writer_note_version(struct writer *writer, const struct pod *pod);
 bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, struct arena *arena);
 bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *outcome);
 
@@ -313,8 +313,8 @@ bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod);
 void writer_drop_list(struct writer *writer);
 void writer_begin_list(struct writer *writer, int64_t asked_ms);
 bool writer_handle_listed(struct writer *writer, const struct pod *pod);
-/* State of a pod in the pod cache, for hints. */
-enum hints_pod writer_pod_state(void *user, struct text uid);
+/* State of a pod in the pod cache, for the table of waiting pods. */
+enum watched_pod writer_pod_state(void *user, struct text uid);
 /*
  * Examines all pods and all allocations in one batch, once per list, because absence is known only
  * when the list is complete. With 49,568 pods it takes 18 ms after a list of 197 ms

@@ -5,7 +5,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/writer/writer.h"
 
 #include "writer_internal.h"
@@ -16,10 +16,10 @@
  */
 static const struct node **wake_roomier(const struct writer *writer, size_t *out_count)
 {
-    const struct node **node = xcalloc(writer->batch.changes + 1, sizeof *node);
+    const struct node **node = xcalloc(writer->batch.n_changes + 1, sizeof *node);
 
     *out_count = 0;
-    for (size_t i = 0; i < writer->batch.changes; i++) {
+    for (size_t i = 0; i < writer->batch.n_changes; i++) {
         const struct change *change = writer->batch.change[i];
         if (!change_gives_room(change) || change->node_after == NULL)
             continue;
@@ -27,14 +27,14 @@ static const struct node **wake_roomier(const struct writer *writer, size_t *out
         if (now != NULL && (*out_count == 0 || node[*out_count - 1] != now))
             node[(*out_count)++] = now;
     }
-    must(*out_count <= writer->batch.changes);
+    must(*out_count <= writer->batch.n_changes);
     return node;
 }
 
 void writer_wake(struct writer *writer, const struct atom *node)
 {
     must(writer->app->outbox != NULL);
-    outbox_wake(writer->app->outbox, hints_waiting(writer->app->hints),
+    outbox_wake(writer->app->outbox, waiting_pods_count(writer->app->waiting_pods),
                 node != NULL ? node->text : NULL);
 }
 
@@ -48,7 +48,7 @@ static bool more_are_idle(struct writer *writer)
     bool more = false;
 
     must(context != NULL);
-    for (uint32_t i = 0; context->rulebook != NULL && i < context->rulebook->rules; i++) {
+    for (uint32_t i = 0; context->rulebook != NULL && i < context->rulebook->n_rules; i++) {
         more = more || context->idle[i] > writer->wake.idle[i];
         writer->wake.idle[i] = context->idle[i];
     }
@@ -60,14 +60,14 @@ void writer_check_taints(struct writer *writer)
     const struct tolerations *tolerations = pod_cache_tolerations(writer->app->pod_cache);
     const uint64_t version = tolerations_version(tolerations);
 
-    must(!writer->batch.open && writer->batch.changes == 0);
+    must(!writer->batch.open && writer->batch.n_changes == 0);
     if (version == writer->wake.tolerations_version)
         return;
     writer->wake.tolerations_version = version;
     if (ledger_set_tolerations(writer->ledger, tolerations) == 0)
         return;
     batch_publish(writer->app, writer->ledger);
-    if (more_are_idle(writer) && hints_waiting(writer->app->hints) > 0)
+    if (more_are_idle(writer) && waiting_pods_count(writer->app->waiting_pods) > 0)
         writer_wake(writer, writer_some_node(writer));
 }
 
@@ -83,10 +83,11 @@ void writer_wake_if_it_helps(struct writer *writer)
      * again (docs/why/004).
      */
     if (count > 0)
-        app_yield(writer->app, YIELD_ROOM_AND_WAKE_UP);
-    const bool opens = more_are_idle(writer) && hints_waiting(writer->app->hints) > 0;
-    if (opens || hints_would_fit(writer->app->hints, ledger_policy_context(writer->ledger),
-                                 writer_now_ms(writer), node, count))
+        app_yield(writer->app, YIELD_AFTER_PUBLISH);
+    const bool opens = more_are_idle(writer) && waiting_pods_count(writer->app->waiting_pods) > 0;
+    if (opens ||
+        waiting_pods_would_fit(writer->app->waiting_pods, ledger_policy_context(writer->ledger),
+                               writer_now_ms(writer), node, count))
         writer_wake(writer, count > 0 ? node[0]->name : writer_some_node(writer));
     xfree(node);
 }
@@ -105,8 +106,8 @@ void writer_wake_for_the_late(struct writer *writer)
     const struct atom *node;
 
     must(!writer->batch.open);
-    if (hints_late(writer->app->hints, writer_now_ms(writer),
-                   view_capacity_generation(writer->app->view), &node))
+    if (waiting_pods_mark_late(writer->app->waiting_pods, writer_now_ms(writer),
+                               view_capacity_generation(writer->app->view), &node))
         writer_wake(writer, node != NULL ? node : writer_some_node(writer));
     atom_unref(node);
 }

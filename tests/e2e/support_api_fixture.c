@@ -24,7 +24,7 @@
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/patience.h"
 #include "support/rules.h"

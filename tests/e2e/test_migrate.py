@@ -27,7 +27,7 @@ class Migrate(harness.Case):
         self.home = self.scratch()
 
     def convert(self, *words, status=0, stdin=None):
-        done = harness.run("convert", *words, cwd=self.home, input=stdin, timeout=5 * harness.PATIENCE)  # 10 MiB
+        done = harness.run("convert", *words, cwd=self.home, input=stdin)
         self.assertEqual(done.returncode, status, done.stderr)
         return done
 

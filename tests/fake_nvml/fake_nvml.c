@@ -75,7 +75,7 @@ typedef struct nvmlDevice_st {
 } * nvmlDevice_t;
 
 typedef struct nvmlEventSet_st {
-    unsigned devices;
+    unsigned n_devices;
     nvmlDevice_t device[GPUS];
     long delivered; /* serial */
 } * nvmlEventSet_t;
@@ -138,7 +138,7 @@ struct gpu {
     char uuid[128], model[128], bus[40];
     long long mib, used, numa, minor, mig, fail, temperature, power, full, clocks, rests;
     long long ecc, busy; /* -1: not reported */
-    unsigned links;
+    unsigned n_links;
     char link[LINKS][128];
 };
 
@@ -160,7 +160,7 @@ static struct world {
     char driver[64];
     int init, count, limits, real_cgroups, limits_differ, limits_unread;
     unsigned poll_ms;
-    unsigned gpus, processes, events, hangs;
+    unsigned n_gpus, n_processes, n_events, n_hangs;
     struct gpu gpu[GPUS];
     struct process process[PROCESSES];
     struct event event[EVENTS];
@@ -197,8 +197,8 @@ static void read_gpu_option(struct gpu *gpu, const char *option)
         }
     if (strncmp(option, "bus=", 4) == 0)
         (void)snprintf(gpu->bus, sizeof gpu->bus, "%s", value);
-    else if (strncmp(option, "link=", 5) == 0 && gpu->links < LINKS)
-        (void)snprintf(gpu->link[gpu->links++], sizeof gpu->link[0], "%s", value);
+    else if (strncmp(option, "link=", 5) == 0 && gpu->n_links < LINKS)
+        (void)snprintf(gpu->link[gpu->n_links++], sizeof gpu->link[0], "%s", value);
     else
         abort();
 }
@@ -207,11 +207,11 @@ static void read_gpu(char *line)
 {
     char option[160];
     int used = 0;
-    struct gpu *gpu = &world.gpu[world.gpus];
-    if (world.gpus == GPUS)
+    struct gpu *gpu = &world.gpu[world.n_gpus];
+    if (world.n_gpus == GPUS)
         abort();
-    *gpu = (struct gpu){.numa = -1, .minor = world.gpus, .ecc = -1, .busy = -1};
-    (void)snprintf(gpu->bus, sizeof gpu->bus, "00000000:%02X:00.0", world.gpus + 1);
+    *gpu = (struct gpu){.numa = -1, .minor = world.n_gpus, .ecc = -1, .busy = -1};
+    (void)snprintf(gpu->bus, sizeof gpu->bus, "00000000:%02X:00.0", world.n_gpus + 1);
     if (sscanf(line, "gpu %127s %127s %lld%n", gpu->uuid, gpu->model, &gpu->mib, &used) != 3)
         abort();
     for (char *at = gpu->model; *at != '\0'; at++)
@@ -219,15 +219,15 @@ static void read_gpu(char *line)
             *at = ' ';
     for (line += used; sscanf(line, "%159s%n", option, &used) == 1; line += used)
         read_gpu_option(gpu, option);
-    world.gpus++;
+    world.n_gpus++;
 }
 
 static void read_process(const char *line)
 {
     char option[2][16] = {"", ""};
-    if (world.processes == PROCESSES)
+    if (world.n_processes == PROCESSES)
         abort();
-    struct process *process = &world.process[world.processes++];
+    struct process *process = &world.process[world.n_processes++];
     if (sscanf(line, "process %127s %u %lld %15s %15s", process->uuid, &process->pid, &process->mib,
                option[0], option[1]) < 3)
         abort();
@@ -240,9 +240,9 @@ static void read_process(const char *line)
 
 static void read_event(const char *line)
 {
-    if (world.events == EVENTS)
+    if (world.n_events == EVENTS)
         abort();
-    struct event *event = &world.event[world.events++];
+    struct event *event = &world.event[world.n_events++];
     if (sscanf(line, "event %ld %127s %llu %llu", &event->serial, event->uuid, &event->type,
                &event->data) != 4)
         abort();
@@ -278,10 +278,11 @@ static void read_line(char *line)
     else if (strncmp(line, "event ", 6) == 0)
         read_event(line);
     else if (strncmp(line, "hang ", 5) == 0) {
-        if (world.hangs == HANGS || sscanf(line, "hang %63s %ld", world.hang[world.hangs].function,
-                                           &world.hang[world.hangs].ms) != 2)
+        if (world.n_hangs == HANGS ||
+            sscanf(line, "hang %63s %ld", world.hang[world.n_hangs].function,
+                   &world.hang[world.n_hangs].ms) != 2)
             abort();
-        world.hangs++;
+        world.n_hangs++;
     } else if (strncmp(line, "limits ", 7) == 0)
         read_limits(line + 7);
     else if (sscanf(line, "driver %63s", world.driver) != 1 &&
@@ -318,7 +319,7 @@ static void read_world(void)
 
 static long hang_of(const char *function)
 {
-    for (unsigned i = 0; i < world.hangs; i++)
+    for (unsigned i = 0; i < world.n_hangs; i++)
         if (strcmp(world.hang[i].function, function) == 0 ||
             strcmp(world.hang[i].function, "any") == 0)
             return world.hang[i].ms;
@@ -356,7 +357,7 @@ static int leave(int code)
 
 static const struct gpu *gpu_named(const char *uuid)
 {
-    for (unsigned i = 0; i < world.gpus; i++)
+    for (unsigned i = 0; i < world.n_gpus; i++)
         if (strcmp(world.gpu[i].uuid, uuid) == 0)
             return &world.gpu[i];
     return NULL;
@@ -439,14 +440,14 @@ FUNCTION(SystemGetDriverVersion, char *version, unsigned int length)
 FUNCTION(DeviceGetCount_v2, unsigned int *count)
 {
     enter("DeviceGetCount_v2");
-    *count = world.gpus;
+    *count = world.n_gpus;
     return leave(initialized ? world.count : 1);
 }
 
 FUNCTION(DeviceGetHandleByIndex_v2, unsigned int index, nvmlDevice_t *device)
 {
     enter("DeviceGetHandleByIndex_v2");
-    if (!initialized || index >= world.gpus)
+    if (!initialized || index >= world.n_gpus)
         return leave(initialized ? 2 : 1);
     if (world.gpu[index].fail == 15)
         return leave(15);
@@ -552,14 +553,14 @@ FUNCTION(DeviceGetNvLinkState, nvmlDevice_t device, unsigned int link, int *acti
     const int code = enter_gpu("DeviceGetNvLinkState", device, &gpu);
     if (code != 0)
         return leave(code);
-    if (gpu->links == 0 || link >= LINKS)
-        return leave(gpu->links == 0 ? 3 : 2);
-    *active = link < gpu->links;
+    if (gpu->n_links == 0 || link >= LINKS)
+        return leave(gpu->n_links == 0 ? 3 : 2);
+    *active = link < gpu->n_links;
     return leave(0);
 }
 
 FUNCTION(DeviceGetNvLinkRemoteDeviceType, nvmlDevice_t device, unsigned int link, int *type)
-GIVE_IF("DeviceGetNvLinkRemoteDeviceType", link < gpu->links, 2, type,
+GIVE_IF("DeviceGetNvLinkRemoteDeviceType", link < gpu->n_links, 2, type,
         strcmp(gpu->link[link], "switch") == 0 ? 2 : 0)
 
 FUNCTION(DeviceGetNvLinkRemotePciInfo_v2, nvmlDevice_t device, unsigned int link,
@@ -567,7 +568,7 @@ FUNCTION(DeviceGetNvLinkRemotePciInfo_v2, nvmlDevice_t device, unsigned int link
 {
     const struct gpu *gpu;
     const int code = enter_gpu("DeviceGetNvLinkRemotePciInfo_v2", device, &gpu);
-    if (code != 0 || link >= gpu->links)
+    if (code != 0 || link >= gpu->n_links)
         return leave(code != 0 ? code : 2);
     const struct gpu *other = gpu_named(gpu->link[link]);
     memset(pci, 0, sizeof *pci);
@@ -609,7 +610,7 @@ static int give_processes(nvmlDevice_t device, unsigned int *count, nvmlProcessI
     const int code = reach(device, &gpu);
     if (code != 0)
         return code;
-    for (unsigned i = 0; i < world.processes; i++) {
+    for (unsigned i = 0; i < world.n_processes; i++) {
         const struct process *process = &world.process[i];
         if (strcmp(process->uuid, gpu->uuid) != 0 || process->mps != mps)
             continue;
@@ -646,7 +647,7 @@ FUNCTION(DeviceGetProcessUtilization, nvmlDevice_t device,
         return leave(code);
     /* The driver dates its samples by the wall clock: after it went back, none is newer. */
     const unsigned long long now_us = wall_us();
-    for (unsigned i = 0; i < world.processes && now_us > since; i++) {
+    for (unsigned i = 0; i < world.n_processes && now_us > since; i++) {
         const struct process *process = &world.process[i];
         if (strcmp(process->uuid, gpu->uuid) != 0 || process->sm < 0)
             continue;
@@ -710,14 +711,14 @@ FUNCTION(DeviceRegisterEvents, nvmlDevice_t device, unsigned long long types, nv
     int code = enter_gpu("DeviceRegisterEvents", device, &gpu);
     if (code == 0 && (types & 2) != 0 && gpu->ecc < 0)
         code = 3;
-    if (code == 0 && set->devices < GPUS)
-        set->device[set->devices++] = device;
+    if (code == 0 && set->n_devices < GPUS)
+        set->device[set->n_devices++] = device;
     return leave(code);
 }
 
 static bool is_registered(nvmlEventSet_t set, const char *uuid)
 {
-    for (unsigned i = 0; i < set->devices; i++)
+    for (unsigned i = 0; i < set->n_devices; i++)
         if (strcmp(set->device[i]->uuid, uuid) == 0)
             return true;
     return strcmp(uuid, "none") == 0;
@@ -725,7 +726,7 @@ static bool is_registered(nvmlEventSet_t set, const char *uuid)
 
 static bool next_event(nvmlEventSet_t set, nvmlEventData_t *data)
 {
-    for (unsigned i = 0; i < world.events; i++) {
+    for (unsigned i = 0; i < world.n_events; i++) {
         const struct event *event = &world.event[i];
         if (event->serial <= set->delivered || !is_registered(set, event->uuid))
             continue;
@@ -741,7 +742,7 @@ FUNCTION(EventSetWait_v2, nvmlEventSet_t set, nvmlEventData_t *data, unsigned in
     unsigned step = 0;
     for (unsigned waited = 0;; waited += step) {
         enter("EventSetWait_v2");
-        for (unsigned i = 0; i < world.gpus; i++)
+        for (unsigned i = 0; i < world.n_gpus; i++)
             if (world.gpu[i].fail == 15)
                 return leave(15);
         if (next_event(set, data))
@@ -758,9 +759,9 @@ FUNCTION(EventSetWait_v2, nvmlEventSet_t set, nvmlEventData_t *data, unsigned in
 
 static bool is_cgroup(const char *path)
 {
-    struct stat is;
+    struct stat st;
 
-    return path[0] == '/' && (!world.real_cgroups || (stat(path, &is) == 0 && S_ISDIR(is.st_mode)));
+    return path[0] == '/' && (!world.real_cgroups || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)));
 }
 
 static bool append(const char *suffix, const char *line)

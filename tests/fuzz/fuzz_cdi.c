@@ -15,8 +15,8 @@ static void check(const struct cdi_spec *spec)
     must(slash != NULL && slash > spec->kind && slash[1] != '\0');
     must(strspn(spec->kind, SAFE "/") == strlen(spec->kind));
     must(strchr(slash + 1, '/') == NULL);
-    must(spec->names > 0);
-    for (uint32_t i = 0; i < spec->names; i++) {
+    must(spec->n_names > 0);
+    for (uint32_t i = 0; i < spec->n_names; i++) {
         must(spec->name[i][0] != '\0');
         must(strspn(spec->name[i], SAFE ":") == strlen(spec->name[i]));
         must(i == 0 || strcmp(spec->name[i - 1], spec->name[i]) < 0);
@@ -25,7 +25,7 @@ static void check(const struct cdi_spec *spec)
 
 static bool has_name(const struct cdi_spec *spec, const char *name)
 {
-    for (uint32_t i = 0; i < spec->names; i++)
+    for (uint32_t i = 0; i < spec->n_names; i++)
         if (strcmp(spec->name[i], name) == 0)
             return true;
     return false;
@@ -39,7 +39,7 @@ static void compare(const struct cdi_spec *spec, struct text bytes)
         return;
     json_t *devices = json_object_get(second.value, "devices");
     must(second_says(json_object_get(second.value, "kind"), spec->kind));
-    must(json_array_size(devices) == spec->names);
+    must(json_array_size(devices) == spec->n_names);
     for (size_t i = 0; i < json_array_size(devices); i++) {
         const json_t *name = json_object_get(json_array_get(devices, i), "name");
         must(json_is_string(name) && has_name(spec, json_string_value(name)));

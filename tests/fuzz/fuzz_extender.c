@@ -27,8 +27,8 @@ static void same_names(const struct extender_args *args, json_t *root)
     json_t *nodes = second_at(root, "Nodes.items");
     must(second_says(second_at(root, "Pod.metadata.uid"), args->pod.uid));
     must(second_says(second_at(root, "Pod.metadata.name"), args->pod.name));
-    must(json_array_size(args->full_nodes ? nodes : names) == args->names);
-    for (uint32_t i = 0; i < args->names; i++)
+    must(json_array_size(args->full_nodes ? nodes : names) == args->n_names);
+    for (uint32_t i = 0; i < args->n_names; i++)
         must(same(args->full_nodes ? second_at(json_array_get(nodes, i), "metadata.name")
                                    : json_array_get(names, i),
                   args->name[i]));
@@ -38,12 +38,12 @@ static void same_names(const struct extender_args *args, json_t *root)
 static void answer_filter(const struct extender_args *args, const uint32_t *choice,
                           struct strbuf *out)
 {
-    const struct extender_filter_result result = {.chosen = args->names, .choice = choice};
+    const struct extender_filter_result result = {.chosen = args->n_names, .choice = choice};
     strbuf_reset(out);
     extender_filter_encode(out, args, &result);
     const struct second second = second_read((struct text){out->data, out->len});
     must(!second.refused);
-    for (uint32_t i = 0; i < args->names && second.value != NULL; i++)
+    for (uint32_t i = 0; i < args->n_names && second.value != NULL; i++)
         must(same(json_array_get(second_field(second.value, "NodeNames"), i),
                   args->name[choice[i]]));
     json_decref(second.value);
@@ -55,8 +55,8 @@ static void answer_scores(const struct extender_args *args, const uint8_t *score
     strbuf_reset(out);
     extender_priorities_encode(out, args, score);
     const struct second second = second_read((struct text){out->data, out->len});
-    must(json_array_size(second.value) == args->names);
-    for (uint32_t i = 0; i < args->names; i++) {
+    must(json_array_size(second.value) == args->n_names);
+    for (uint32_t i = 0; i < args->n_names; i++) {
         json_t *entry = json_array_get(second.value, i);
         must(same(json_object_get(entry, "Host"), args->name[i]));
         must(json_integer_value(json_object_get(entry, "Score")) == score[i]);
@@ -72,15 +72,15 @@ static void read_args(struct text body, json_t *root, struct arena *arena, struc
         refused(&err);
         return;
     }
-    uint32_t *choice = arena_array(arena, args.names, sizeof *choice);
-    uint8_t *score = arena_array(arena, args.names, sizeof *score);
-    must(args.names <= NODES_MAX && args.pod.uid[0] != '\0' && args.pod.name[0] != '\0');
-    for (uint32_t i = 0; i < args.names; i++) {
+    uint32_t *choice = arena_array(arena, args.n_names, sizeof *choice);
+    uint8_t *score = arena_array(arena, args.n_names, sizeof *score);
+    must(args.n_names <= NODES_MAX && args.pod.uid[0] != '\0' && args.pod.name[0] != '\0');
+    for (uint32_t i = 0; i < args.n_names; i++) {
         must(args.name[i].len > 0 && args.name[i].len <= NAME_BYTES_MAX);
         must(args.hash[i] == text_hash(args.name[i]));
         for (uint32_t j = 0; j < i; j++)
             must(!text_eq(args.name[i], args.name[j]));
-        choice[i] = args.names - 1 - i;
+        choice[i] = args.n_names - 1 - i;
         score[i] = (uint8_t)(args.hash[i] % 11);
     }
     if (root != NULL)
@@ -93,13 +93,13 @@ static void same_victims(const struct extender_preempt *args, json_t *root)
 {
     json_t *whole = second_field(root, "NodeNameToVictims");
     json_t *nodes = whole != NULL ? whole : second_field(root, "NodeNameToMetaVictims");
-    must(json_object_size(nodes) == args->nodes);
-    for (uint32_t i = 0; i < args->nodes; i++) {
+    must(json_object_size(nodes) == args->n_nodes);
+    for (uint32_t i = 0; i < args->n_nodes; i++) {
         const struct extender_victims *victims = &args->node[i];
         json_t *theirs = json_object_getn(nodes, victims->node.at, victims->node.len);
         json_t *pods = second_field(theirs, "Pods");
-        must(json_array_size(pods) == victims->uids);
-        for (uint32_t j = 0; j < victims->uids; j++)
+        must(json_array_size(pods) == victims->n_uids);
+        for (uint32_t j = 0; j < victims->n_uids; j++)
             must(same(second_at(json_array_get(pods, j), whole != NULL ? "metadata.uid" : "UID"),
                       victims->uid[j]));
     }
@@ -113,8 +113,8 @@ static void read_preempt(struct text body, json_t *root, struct arena *arena, st
         refused(&err);
         return;
     }
-    bool *keep = arena_array(arena, args.nodes, sizeof *keep);
-    for (uint32_t i = 0; i < args.nodes; i++)
+    bool *keep = arena_array(arena, args.n_nodes, sizeof *keep);
+    for (uint32_t i = 0; i < args.n_nodes; i++)
         keep[i] = true;
     if (root != NULL)
         same_victims(&args, root);
@@ -123,7 +123,7 @@ static void read_preempt(struct text body, json_t *root, struct arena *arena, st
     const struct second second = second_read((struct text){out->data, out->len});
     must(!second.refused);
     must(second.value == NULL ||
-         json_object_size(second_field(second.value, "NodeNameToMetaVictims")) == args.nodes);
+         json_object_size(second_field(second.value, "NodeNameToMetaVictims")) == args.n_nodes);
     json_decref(second.value);
 }
 

@@ -215,7 +215,7 @@ static uint32_t too_much(const struct node *node)
 {
     uint32_t milli = 0;
 
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (node->gpu[i].used_milli > node->gpu[i].milli)
             milli += node->gpu[i].used_milli - node->gpu[i].milli;
     return milli;

@@ -7,7 +7,7 @@
 
 struct seen {
     struct arena *arena;
-    json_t *items; /* jansson's; NULL: it cannot judge */
+    json_t *n_items; /* jansson's; NULL: it cannot judge */
     size_t at;
     size_t bytes;
 };
@@ -20,11 +20,11 @@ static int see(void *user, struct text bytes, struct err *err)
     json_reader_init(&in, bytes, "item", seen->arena, err);
     must(json_read_skip(&in));
     must(json_reader_finish(&in) == 0);
-    while (json_is_null(json_array_get(seen->items, seen->at)))
+    while (json_is_null(json_array_get(seen->n_items, seen->at)))
         seen->at++;
-    if (seen->items != NULL) {
+    if (seen->n_items != NULL) {
         const struct second second = second_read(bytes);
-        must(json_equal(second.value, json_array_get(seen->items, seen->at)));
+        must(json_equal(second.value, json_array_get(seen->n_items, seen->at)));
         json_decref(second.value);
     }
     seen->at++;
@@ -36,9 +36,9 @@ static void check_page(const struct list_page *page, json_t *root, struct seen *
     must(page->resource_version != NULL && page->continue_token != NULL);
     if (root == NULL)
         return;
-    while (json_is_null(json_array_get(seen->items, seen->at)))
+    while (json_is_null(json_array_get(seen->n_items, seen->at)))
         seen->at++;
-    must(seen->at == json_array_size(seen->items));
+    must(seen->at == json_array_size(seen->n_items));
     must(second_says(second_at(root, "metadata.resourceVersion"), page->resource_version));
     must(second_says(second_at(root, "metadata.continue"), page->continue_token));
 }
@@ -67,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const size_t before = heap_bytes();
     struct second second = second_read(bytes);
     SCOPED_ARENA(arena);
-    struct seen seen = {.arena = &arena, .items = second_field(second.value, "items")};
+    struct seen seen = {.arena = &arena, .n_items = second_field(second.value, "items")};
     struct list_page page;
     struct err err;
     const int result = list_decode(bytes, &arena, &seen, see, &page, &err);

@@ -15,10 +15,10 @@ static const struct wire_rules rules = {.resource = "nvidia.com/vgpu",
 static void check_inventory(const struct inventory *inventory)
 {
     uint32_t sum = 0;
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
     must(inventory->problem == PROBLEM_NONE || inventory->problem_text[0] != '\0');
-    must(inventory->problem == PROBLEM_NONE || inventory->gpus == 0);
-    for (uint32_t i = 0; i < inventory->gpus; i++) {
+    must(inventory->problem == PROBLEM_NONE || inventory->n_gpus == 0);
+    for (uint32_t i = 0; i < inventory->n_gpus; i++) {
         const struct gpu_facts *gpu = &inventory->gpu[i];
         must(gpu->milli >= 1 && gpu->milli <= GPU_MILLI && strlen(gpu->id) <= GPU_ID_BYTES_MAX);
         must(strlen(gpu->model) <= MODEL_BYTES_MAX);
@@ -29,7 +29,7 @@ static void check_inventory(const struct inventory *inventory)
     }
     must(sum <= GPU_MILLI * GPUS_PER_NODE_MAX);
     must(inventory_problem_name(inventory->problem)[0] != '\0');
-    must(inventory->plugin.state == PLUGIN_NONE || inventory->gpus > 0);
+    must(inventory->plugin.state == PLUGIN_NONE || inventory->n_gpus > 0);
     must((inventory->plugin.state == PLUGIN_UP) == (inventory->plugin.offered > 0));
 }
 
@@ -150,7 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     heap_is_bounded(before, size);
     if (result == 0) {
         must(!(node.has_gpus && node.gpus_error != NULL));
-        must(node.gpus <= GPUS_PER_NODE_MAX + 1);
+        must(node.n_gpus <= GPUS_PER_NODE_MAX + 1);
         must(node.name[0] != '\0' && strlen(node.name) <= NAME_BYTES_MAX);
         check(&node, &arena);
         check_claim(&node);

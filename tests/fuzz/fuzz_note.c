@@ -11,11 +11,11 @@
 
 static void check_shares(const struct pod *pod)
 {
-    must((pod->annotation == NOTE_OK) == (pod->shares > 0));
+    must((pod->annotation == NOTE_OK) == (pod->n_shares > 0));
     must(pod->annotation == NOTE_OK ||
          strncmp(pod->note_error, "milligpu.io/allocation", strlen("milligpu.io/allocation")) == 0);
-    must(pod->shares <= PARTS_MAX);
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    must(pod->n_shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct pod_share *share = &pod->share[i];
         must(strlen(share->container) > 0 && strlen(share->container) <= NAME_BYTES_MAX);
         must(strlen(share->gpu) > 0 && strlen(share->gpu) <= GPU_ID_BYTES_MAX);
@@ -26,7 +26,7 @@ static void check_shares(const struct pod *pod)
 
 static const struct pod_share *find(const struct pod *pod, const struct pod_share *wanted)
 {
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         if (strcmp(pod->share[i].gpu, wanted->gpu) == 0 &&
             strcmp(pod->share[i].container, wanted->container) == 0)
             return &pod->share[i];
@@ -35,8 +35,8 @@ static const struct pod_share *find(const struct pod *pod, const struct pod_shar
 
 static void same_shares(const struct pod *pod, const struct pod *again)
 {
-    must(again->annotation == NOTE_OK && again->shares == pod->shares);
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    must(again->annotation == NOTE_OK && again->n_shares == pod->n_shares);
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct pod_share *other = find(again, &pod->share[i]);
         must(other != NULL && other->milli == pod->share[i].milli &&
              other->asked == pod->share[i].asked && other->mib == pod->share[i].mib);
@@ -58,10 +58,10 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
     const struct atom *empty = names_intern(names, TEXT(""));
     const struct node_build build = {
         .name = names_intern(names, TEXT("n")), .uid = empty, .problem_text = empty};
-    struct share *share = arena_array(arena, pod->shares, sizeof *share);
+    struct share *share = arena_array(arena, pod->n_shares, sizeof *share);
     struct pod again = {.annotation = NOTE_NONE};
     SCOPED_STRBUF(out);
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         share[i] = (struct share){.container = pod->share[i].container,
                                   .order = order_of(pod, i),
                                   .gpu = names_intern(names, text_of(pod->share[i].gpu)),
@@ -74,7 +74,7 @@ static void write_and_read(const struct pod *pod, struct arena *arena)
                                            .node = build.name,
                                            .node_uid = empty,
                                            .origin = ORIGIN_ADOPTED,
-                                           .shares = pod->shares,
+                                           .n_shares = pod->n_shares,
                                            .share = share};
     if (allocation_fault(&facts) == NULL) {
         struct node *node = node_new(&build);
@@ -105,27 +105,27 @@ static void same_as_second(const struct pod *pod, struct text note)
     uint64_t sum = 0;
     uint64_t theirs = 0;
     must(!second.refused);
-    for (uint32_t j = 0; j < pod->shares; j++)
+    for (uint32_t j = 0; j < pod->n_shares; j++)
         sum += pod->share[j].milli;
     json_object_foreach (second_shares(second.value), name, shares)
         json_array_foreach (shares, i, share) {
             count++;
             theirs += (uint64_t)json_number_value(second_field(share, "milli"));
         }
-    must(second.value == NULL || (count == pod->shares && theirs == sum));
+    must(second.value == NULL || (count == pod->n_shares && theirs == sum));
     json_decref(second.value);
 }
 
 static void check_gpus(const struct node_facts *node)
 {
     must(node->has_gpus == (node->gpus_error == NULL));
-    must(node->gpus <= GPUS_PER_NODE_MAX + 1);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    must(node->n_gpus <= GPUS_PER_NODE_MAX + 1);
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         const struct gpu_facts *gpu = &node->gpu[i];
         must(gpu->milli >= 1 && gpu->milli <= GPU_MILLI && gpu->id != NULL);
         must(gpu->index <= UINT16_MAX && gpu->numa >= -1 && gpu->numa <= INT16_MAX);
-        must(gpu->nvlinks <= GPUS_PER_NODE_MAX);
-        for (uint32_t j = 0; j < gpu->nvlinks; j++)
+        must(gpu->n_nvlinks <= GPUS_PER_NODE_MAX);
+        for (uint32_t j = 0; j < gpu->n_nvlinks; j++)
             must(strlen(gpu->nvlink[j]) < ANNOTATION_BYTES_MAX);
         for (uint32_t j = 0; j < i; j++)
             must(strcmp(gpu->id, node->gpu[j].id) != 0 && gpu->index != node->gpu[j].index);

@@ -41,12 +41,12 @@ static void see_pod(struct side *side, const struct nri_pod *pod)
 {
     struct text value;
     see_flaw(side, pod->flaw);
-    must(pod->flaw != NRI_BROKEN || pod->annotations == 0);
+    must(pod->flaw != NRI_BROKEN || pod->n_annotations == 0);
     see(side, pod->id);
     see(side, pod->name);
     see(side, pod->uid);
     see(side, pod->namespace);
-    for (uint32_t i = 0; i < pod->annotations; i++) {
+    for (uint32_t i = 0; i < pod->n_annotations; i++) {
         see(side, pod->annotation[i].key);
         see(side, pod->annotation[i].value);
     }
@@ -74,18 +74,18 @@ static void see_container(struct side *side, const struct nri_container *contain
 {
     see_flaw(side, container->flaw);
     must(container->flaw != NRI_BROKEN ||
-         container->envs + container->cdi_devices + container->devices == 0);
+         container->n_envs + container->n_cdi_devices + container->n_devices == 0);
     see(side, container->id);
     see(side, container->pod_id);
     see(side, container->name);
     see(side, container->cgroups_path);
     must(container->state >= NRI_UNKNOWN && container->state <= NRI_STOPPED);
-    for (uint32_t i = 0; i < container->envs; i++)
+    for (uint32_t i = 0; i < container->n_envs; i++)
         see(side, container->env[i]);
-    for (uint32_t i = 0; i < container->cdi_devices; i++)
+    for (uint32_t i = 0; i < container->n_cdi_devices; i++)
         see(side, container->cdi_device[i]);
-    see_devices(side, container->device, container->devices);
-    see_rules(side, container->rule, container->rules);
+    see_devices(side, container->device, container->n_devices);
+    see_rules(side, container->rule, container->n_rules);
 }
 
 static void see_call(struct side *side, const struct nri_pod *pod,
@@ -141,11 +141,11 @@ static int create(void *user, const struct nri_pod *pod, const struct nri_contai
     static struct nri_mount mount[] = {{{"/a", 2}, {"/b", 2}, {"bind", 4}, 1, option}};
 
     see_call(user, pod, container);
-    out->envs = container->envs % 3;
+    out->n_envs = container->n_envs % 3;
     out->env = env;
-    out->cdi_devices = container->cdi_devices % 2;
+    out->n_cdi_devices = container->n_cdi_devices % 2;
     out->cdi_device = cdi;
-    out->mounts = container->devices % 2;
+    out->n_mounts = container->n_devices % 2;
     out->mount = mount;
     return answer(container, err);
 }
@@ -175,19 +175,19 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
     struct side *side = user;
     must(validator <= NRI_VALIDATOR_ON);
     see_call(side, pod, container);
-    for (uint32_t i = 0; i < all->envs; i++) {
+    for (uint32_t i = 0; i < all->n_envs; i++) {
         see(side, all->env[i].key);
         see(side, all->env[i].value);
     }
-    for (uint32_t i = 0; i < all->cdi_devices; i++)
+    for (uint32_t i = 0; i < all->n_cdi_devices; i++)
         see(side, all->cdi_device[i]);
-    see_devices(side, all->device, all->devices);
-    see_rules(side, all->rule, all->rules);
-    for (uint32_t i = 0; i < all->mounts; i++) {
+    see_devices(side, all->device, all->n_devices);
+    see_rules(side, all->rule, all->n_rules);
+    for (uint32_t i = 0; i < all->n_mounts; i++) {
         see(side, all->mount[i].destination);
         see(side, all->mount[i].source);
         see(side, all->mount[i].type);
-        for (uint32_t k = 0; k < all->mount[i].options; k++)
+        for (uint32_t k = 0; k < all->mount[i].n_options; k++)
             see(side, all->mount[i].option[k]);
     }
     return answer(container, err);

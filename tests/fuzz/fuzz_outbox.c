@@ -25,7 +25,7 @@ struct script {
     bool binding;
     bool success; /* a Binding was answered with 201 */
     bool carried; /* a GET showed our Binding */
-    uint32_t results;
+    uint32_t n_results;
     enum bind_outcome outcome;
     int64_t now_ms;
 };
@@ -57,7 +57,7 @@ static void result(void *user, struct message *take_message)
 {
     struct script *script = user;
     must(take_message->kind == MESSAGE_OUTCOME && strcmp(take_message->outcome.uid, "u1") == 0);
-    script->results++;
+    script->n_results++;
     script->outcome = take_message->outcome.result;
     message_free(take_message);
 }
@@ -146,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* No more answers: the deadline ends it. */
     for (int i = 0; i < 20; i++, script.now_ms += DEADLINE_MS / 10)
         step(&script, TEXT("t"));
-    must(script.results == 1 && outbox_open(script.outbox) == 0);
+    must(script.n_results == 1 && outbox_open(script.outbox) == 0);
     must(script.outcome != OUTCOME_BOUND || script.success || script.carried);
     must(!script.success || script.outcome == OUTCOME_BOUND);
     outbox_free(script.outbox);

@@ -14,8 +14,8 @@ static void write_out(const struct packed *packed, struct strbuf *out)
     strbuf_printf(out, "%lld %s %s/%s on %s %s %lld %lld %lld %u %u", (long long)packed->id,
                   packed->uid, packed->namespace, packed->name, packed->node, packed->node_uid,
                   (long long)packed->reserved_ms, (long long)packed->bound_ms,
-                  (long long)packed->released_ms, packed->unplaced_milli, packed->charges);
-    for (uint32_t i = 0; i < packed->charges; i++)
+                  (long long)packed->released_ms, packed->unplaced_milli, packed->n_charges);
+    for (uint32_t i = 0; i < packed->n_charges; i++)
         strbuf_printf(out, " %u:%s:%u:%u", packed->charge[i].at, packed->charge[i].gpu,
                       packed->charge[i].milli, packed->charge[i].mib);
     strbuf_char(out, '\n');
@@ -32,7 +32,7 @@ static bool read_all(struct text bytes, struct strbuf *out, struct packer *packe
     more = unpacker_open(&unpacker, bytes, &err);
     if (more == 0)
         while ((more = unpacker_next(&unpacker, &err)) > 0) {
-            must(unpacker.packed.charges <= PARTS_MAX && unpacker.packed.id > 0);
+            must(unpacker.packed.n_charges <= PARTS_MAX && unpacker.packed.id > 0);
             write_out(&unpacker.packed, out);
             if (packer != NULL)
                 packer_add(packer, &unpacker.packed);

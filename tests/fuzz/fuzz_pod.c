@@ -28,12 +28,12 @@ static void check(const struct pod *pod, struct arena *arena)
     must(strlen(pod->node) <= NAME_BYTES_MAX && strlen(pod->namespace) <= NAME_BYTES_MAX);
     must(pod->cpu_milli >= 0 && pod->memory_bytes >= 0);
     must(pod->unreadable == NULL || strstr(pod->unreadable, " at byte ") == NULL);
-    must(pod->shares <= PARTS_MAX && (pod->annotation == NOTE_OK) == (pod->shares > 0));
+    must(pod->n_shares <= PARTS_MAX && (pod->annotation == NOTE_OK) == (pod->n_shares > 0));
     must((pod->annotation == NOTE_BROKEN) == (strlen(pod->note_error) > 0));
     const enum request_verdict verdict = request_parse(pod, &judge, arena, &request, &refusal);
     must((pod->ours || pod->whole_gpus > 0) == (verdict != REQUEST_NOT_OURS));
     must(pod->whole_gpus > 0 || verdict != REQUEST_WHOLE);
-    must(request.wants <= CONTAINERS_MAX || verdict != REQUEST_OK);
+    must(request.n_wants <= CONTAINERS_MAX || verdict != REQUEST_OK);
     must(pod->unreadable == NULL || verdict != REQUEST_OK);
     must(!pod->is_agent || strcmp(pod->namespace, rules.agents.namespace) == 0);
 }
@@ -42,7 +42,7 @@ static void check(const struct pod *pod, struct arena *arena)
 static void advise(const struct pod *pod)
 {
     static const struct request_rules judge = {"nvidia.com/vgpu", 20, 10};
-    must(pod->odd_keys <= ODD_KEYS_MAX);
+    must(pod->n_odd_keys <= ODD_KEYS_MAX);
     for (enum advice_kind kind = 0; kind < ADVICE_MODEL && pod->node[0] == '\0'; kind++) {
         struct advice advice;
         if (!advice_of(kind, pod, &judge, &advice))
@@ -89,7 +89,7 @@ static void keep(const struct pod *pod)
     SCOPED_ARENA(arena);
     const struct pod *kept = pod_keep(pod, &arena);
     must(strcmp(kept->uid, pod->uid) == 0 && strcmp(kept->name, pod->name) == 0);
-    must(kept->containers == pod->containers && kept->shares == pod->shares);
+    must(kept->n_containers == pod->n_containers && kept->n_shares == pod->n_shares);
     must(kept->cpu_milli == pod->cpu_milli && kept->annotation == pod->annotation);
 }
 
@@ -229,7 +229,7 @@ static void same_facts(const struct pod *pod, json_t *root)
     must((pod->annotation != NOTE_NONE) == (note != NULL && !json_is_null(note)));
     const size_t all = json_array_size(second_at(root, "spec.containers")) +
                        json_array_size(second_at(root, "spec.initContainers"));
-    must(pod->containers == all);
+    must(pod->n_containers == all);
     must(pod->ours == (says_ours(second_at(root, "spec.containers")) ||
                        says_ours(second_at(root, "spec.initContainers"))));
 }

@@ -42,7 +42,7 @@ static void begins_with_its_place(const char *text, struct text bytes)
 
 static void sizes_are_sound(const struct rule *rule)
 {
-    for (uint32_t i = 0; i < rule->sizes; i++) {
+    for (uint32_t i = 0; i < rule->n_sizes; i++) {
         must(rule->size[i] >= 1 && rule->size[i] <= GPU_MILLI);
         must(i == 0 || rule->size[i - 1] < rule->size[i]);
         must(rule->size[i] >= rule->min_milli);
@@ -53,23 +53,23 @@ static void sizes_are_sound(const struct rule *rule)
 static bool takes(const struct rule *rule, uint32_t milli)
 {
     struct want want = {.container = "c", .parts = 1, .milli = milli};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
     return rule_takes(rule, &request);
 }
 
 static void rule_is_sound(const struct rulebook *book, const struct rule *rule)
 {
     struct want want = {.container = "c", .parts = 1, .milli = 1};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
     struct refusal refusal;
 
     must(rule->name[0] != '\0' && strlen(rule->name) < 64);
-    must(rule->labels <= RULE_LABELS_MAX && rule->namespaces <= RULE_GLOBS_MAX);
-    must(rule->models <= RULE_GLOBS_MAX && rule->reserve <= RULE_RESERVE_MAX);
+    must(rule->n_labels <= RULE_LABELS_MAX && rule->n_namespaces <= RULE_GLOBS_MAX);
+    must(rule->n_models <= RULE_GLOBS_MAX && rule->reserve <= RULE_RESERVE_MAX);
     must((rule->window == NULL) == (rule->zone == NULL));
-    must(rule->sizes <= RULE_SIZES_MAX);
+    must(rule->n_sizes <= RULE_SIZES_MAX);
     sizes_are_sound(rule);
-    must(takes(rule, rule->sizes > 0 ? rule->size[rule->sizes - 1] : GPU_MILLI));
+    must(takes(rule, rule->n_sizes > 0 ? rule->size[rule->n_sizes - 1] : GPU_MILLI));
     for (const struct rule *before = book->rule; before < rule; before++)
         must(strcmp(before->name, rule->name) != 0);
     if (rule_takes(rule, &request))
@@ -83,19 +83,19 @@ static void book_is_sound(const struct rulebook *book)
     uint32_t weight = 0;
 
     must(book->policy < POLICIES && strlen(book->digest) == 16);
-    must(book->prices <= PRICES_MAX && book->shapes <= RULEBOOK_SHAPES_MAX);
-    must(book->rules <= RULES_MAX && book->zones <= RULES_MAX);
-    for (uint32_t i = 0; i < book->prices; i++)
+    must(book->n_prices <= PRICES_MAX && book->n_shapes <= RULEBOOK_SHAPES_MAX);
+    must(book->n_rules <= RULES_MAX && book->n_zones <= RULES_MAX);
+    for (uint32_t i = 0; i < book->n_prices; i++)
         must(book->price[i].price >= 1 && book->price[i].price <= PRICE_MAX);
-    for (uint32_t i = 0; i < book->shapes; i++) {
+    for (uint32_t i = 0; i < book->n_shapes; i++) {
         must(book->shape[i].class.parts >= 2 && book->shape[i].class.milli <= GPU_MILLI);
         weight += book->shape[i].weight;
     }
     must(weight <= SHAPE_WEIGHT_MAX);
-    for (uint32_t i = 0; i < book->rules; i++)
+    for (uint32_t i = 0; i < book->n_rules; i++)
         rule_is_sound(book, &book->rule[i]);
     must(rulebook_next_ms(book, NOON_MS) > NOON_MS);
-    must((rulebook_holding(book, NOON_MS) >> book->rules) == 0 || book->rules == RULES_MAX);
+    must((rulebook_holding(book, NOON_MS) >> book->n_rules) == 0 || book->n_rules == RULES_MAX);
 }
 
 static int read_policy(struct text bytes, struct rulebook **out, struct err *err)
@@ -116,13 +116,13 @@ static int read_policy(struct text bytes, struct rulebook **out, struct err *err
 static bool say_the_same(const struct rulebook *a, const struct rulebook *b)
 {
     if (a->policy != b->policy || a->seed != b->seed || a->raise != b->raise ||
-        a->prices_by != b->prices_by || a->prices != b->prices || a->shapes != b->shapes ||
-        a->rules != b->rules || a->zones != b->zones)
+        a->prices_by != b->prices_by || a->n_prices != b->n_prices || a->n_shapes != b->n_shapes ||
+        a->n_rules != b->n_rules || a->n_zones != b->n_zones)
         return false;
-    for (uint32_t i = 0; i < a->rules; i++)
+    for (uint32_t i = 0; i < a->n_rules; i++)
         if (strcmp(a->rule[i].name, b->rule[i].name) != 0 ||
-            a->rule[i].labels != b->rule[i].labels ||
-            a->rule[i].namespaces != b->rule[i].namespaces ||
+            a->rule[i].n_labels != b->rule[i].n_labels ||
+            a->rule[i].n_namespaces != b->rule[i].n_namespaces ||
             memcmp(a->rule[i].size, b->rule[i].size, sizeof a->rule[i].size) != 0 ||
             a->rule[i].min_milli != b->rule[i].min_milli)
             return false;

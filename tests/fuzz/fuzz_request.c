@@ -64,8 +64,8 @@ static void check_request(const struct request *request)
     uint32_t parts = 0;
     uint32_t amount[CONTAINERS] = {0};
     char text[64];
-    must(request->wants > 0 && request->wants <= CONTAINERS && request->models <= MODELS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++) {
+    must(request->n_wants > 0 && request->n_wants <= CONTAINERS && request->n_models <= MODELS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         const struct want *want = &request->want[i];
         must(want->parts >= 1 && want->parts <= GPUS_PER_NODE_MAX);
         must(want->milli >= 1 && want->milli <= GPU_MILLI);
@@ -85,8 +85,8 @@ static void check_request(const struct request *request)
 static void check_amount(const struct pod *pod, enum request_verdict verdict)
 {
     const struct pod_container *only = &pod->container[0];
-    if (pod->containers != 1 || only->amount == NULL || only->count != NULL || pod->count != NULL ||
-        pod->model != NULL || pod->memory != NULL)
+    if (pod->n_containers != 1 || only->amount == NULL || only->count != NULL ||
+        pod->count != NULL || pod->model != NULL || pod->memory != NULL)
         return;
     const size_t len = strlen(only->amount);
     if (len > 9 || strspn(only->amount, "0123456789") != len)
@@ -103,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct pieces pieces = pieces_of(data, size);
     struct pod_container container[CONTAINERS] = {{.name = "a"}};
     struct pod pod = {.uid = "u", .namespace = "ns", .name = "p", .node = "", .ours = false};
-    struct request request = {.wants = 0};
+    struct request request = {.n_wants = 0};
     struct refusal refusal = {.why = REASON_NONE};
     SCOPED_ARENA(arena);
     pod.count = given(&arena, pieces_until(&pieces, '\n'));
@@ -113,10 +113,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pod.memory = given(&arena, memory);
     compare_globs(model, memory);
     pod.container = container;
-    for (; pieces.left > 0 && pod.containers < CONTAINERS; pod.containers++) {
-        container[pod.containers].name = names[pod.containers];
-        read_container(&arena, pieces_until(&pieces, '\n'), &container[pod.containers]);
-        pod.ours |= container[pod.containers].amount != NULL;
+    for (; pieces.left > 0 && pod.n_containers < CONTAINERS; pod.n_containers++) {
+        container[pod.n_containers].name = names[pod.n_containers];
+        read_container(&arena, pieces_until(&pieces, '\n'), &container[pod.n_containers]);
+        pod.ours |= container[pod.n_containers].amount != NULL;
     }
     const enum request_verdict verdict = request_parse(&pod, &rules, &arena, &request, &refusal);
     must(pod.ours == (verdict != REQUEST_NOT_OURS));
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (verdict == REQUEST_REFUSED)
         must(refusal.why != REASON_NONE && refusal.text[0] != '\0');
-    if (verdict == REQUEST_OK && request.models > 0)
+    if (verdict == REQUEST_OK && request.n_models > 0)
         (void)request_takes_model(&request, memory);
     return 0;
 }

@@ -46,11 +46,11 @@ static uint32_t milli_of(uint8_t byte)
 /* The store's SQL refuses it: one name for two GPUs, a present GPU on a lost node. */
 static bool is_known_fault(const struct node_build *build)
 {
-    for (uint32_t i = 0; i < build->gpus; i++) {
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         if (gpu->alias == gpu->id || (build->gone && (gpu->flags & GPU_ABSENT) == 0))
             return true;
-        for (uint32_t j = 0; j < build->gpus; j++)
+        for (uint32_t j = 0; j < build->n_gpus; j++)
             if (i != j && gpu->alias != NULL && gpu->alias == build->gpu[j].id)
                 return true;
     }
@@ -85,15 +85,16 @@ static void restore_node(struct rows *rows)
         one.mib = next(rows) * 100U;
         one.index = next(rows) % 8;
         one.flags = next(rows) & (GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE);
-        uint32_t at = build.gpus++;
+        uint32_t at = build.n_gpus++;
         for (; at > 0 && comes_before(&one, &gpu[at - 1]); at--)
             gpu[at] = gpu[at - 1];
         gpu[at] = one;
     }
     const struct atom *identity[2];
     build.owned_id = identity;
-    for (uint8_t owned_ids = next(rows) % 4; build.owned_ids < 2 && owned_ids > build.owned_ids;)
-        identity[build.owned_ids++] = atom(rows, gpu_names, ARRAY_LEN(gpu_names));
+    for (uint8_t owned_ids = next(rows) % 4;
+         build.n_owned_ids < 2 && owned_ids > build.n_owned_ids;)
+        identity[build.n_owned_ids++] = atom(rows, gpu_names, ARRAY_LEN(gpu_names));
     if (!is_known_fault(&build) && ledger_restore_node(rows->ledger, &build, &err) < 0)
         must(strncmp(err.text, "node", strlen("node")) == 0);
 }
@@ -116,8 +117,8 @@ static void restore_allocation(struct rows *rows)
     facts.presumed = (bits & 16) != 0;
     facts.held_gpus = bits >> 6;
     facts.unplaced_milli = (bits & 32) != 0 ? 300 : 0;
-    facts.shares = next(rows) % (SHARES + 1);
-    for (uint32_t i = 0; i < facts.shares; i++) {
+    facts.n_shares = next(rows) % (SHARES + 1);
+    for (uint32_t i = 0; i < facts.n_shares; i++) {
         share[i] = (struct share){.container = containers[next(rows) % ARRAY_LEN(containers)],
                                   .gpu = atom(rows, gpu_names, ARRAY_LEN(gpu_names))};
         share[i].kind = (enum container_kind)(next(rows) % 3);
@@ -133,7 +134,7 @@ static void restore_allocation(struct rows *rows)
 static void decide(struct rows *rows, enum command_kind kind)
 {
     struct want want = {.container = "c", .parts = 1 + next(rows) % 2, .milli = 100};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
     struct command command = {.kind = kind,
                               .at_ms = 1000,
                               .uid = uids[next(rows) % 5],
@@ -159,12 +160,12 @@ static void describe(const struct ledger *ledger, struct strbuf *out)
 {
     const struct node *node;
     for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;) {
-        strbuf_printf(out, "%s %d %u %u\n", node->name->text, node->gone, node->gpus,
-                      node->allocations);
-        for (uint32_t i = 0; i < node->gpus; i++)
+        strbuf_printf(out, "%s %d %u %u\n", node->name->text, node->gone, node->n_gpus,
+                      node->n_allocations);
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             strbuf_printf(out, " %s %u %u %u %u\n", node->gpu[i].id->text, node->gpu[i].milli,
                           node->gpu[i].used_milli, node->gpu[i].reserved_milli, node->gpu[i].flags);
-        for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t i = 0; i < node->n_allocations; i++)
             strbuf_printf(out, " %s %d\n", node->allocation[i]->facts.uid,
                           node->allocation[i]->facts.state);
     }

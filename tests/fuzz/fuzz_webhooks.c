@@ -43,7 +43,7 @@ static bool echoes_what_nobody_judges(const struct http_call *call)
 static bool is_asked(const struct extender_args *args, json_t *name)
 {
     const struct text text = {json_string_value(name), json_string_length(name)};
-    for (uint32_t i = 0; i < args->names; i++)
+    for (uint32_t i = 0; i < args->n_names; i++)
         if (text_eq(args->name[i], text))
             return true;
     return false;
@@ -60,8 +60,8 @@ static void check_filter(const struct extender_args *args, json_t *answer)
         must(json_is_null(chosen));
         return;
     }
-    must(json_array_size(chosen) <= args->names && json_object_size(refused) <= args->names);
-    must(args->names == 0 || json_array_size(chosen) > 0 || json_object_size(refused) > 0);
+    must(json_array_size(chosen) <= args->n_names && json_object_size(refused) <= args->n_names);
+    must(args->n_names == 0 || json_array_size(chosen) > 0 || json_object_size(refused) > 0);
     json_array_foreach (chosen, i, value)
         must(is_asked(args, value));
     json_object_foreach (refused, name, value)
@@ -74,7 +74,7 @@ static bool with_nodes(struct fuzz_app *fuzz, const struct extender_args *args, 
 {
     SCOPED_STRBUF(node);
     strbuf_printf(out, "{\"Pod\":%.*s,\"Nodes\":{\"items\":[", TEXT_ARG(pod));
-    for (uint32_t i = 0; i < args->names; i++) {
+    for (uint32_t i = 0; i < args->n_names; i++) {
         char path[64];
         /* A slash would make it a path to something else. */
         if (args->name[i].len > 8 || memchr(args->name[i].at, '/', args->name[i].len) != NULL)
@@ -131,8 +131,8 @@ static void same_answer(struct fuzz_app *fuzz, const struct http_call *first,
 
 static void check_scores(const struct extender_args *args, json_t *answer)
 {
-    must(json_array_size(answer) == args->names);
-    for (uint32_t i = 0; i < args->names; i++) {
+    must(json_array_size(answer) == args->n_names);
+    for (uint32_t i = 0; i < args->n_names; i++) {
         json_t *score = json_object_get(json_array_get(answer, i), "Score");
         must(json_integer_value(score) >= 0 && json_integer_value(score) <= 10);
         must(is_asked(args, json_object_get(json_array_get(answer, i), "Host")));

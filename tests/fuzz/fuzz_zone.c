@@ -119,7 +119,7 @@ static void try_rule(const struct window *window, struct text rule)
         return;
     memcpy(footer, rule.at, rule.len);
     footer[rule.len] = '\0';
-    const struct tzif file = {.version = '3', .types = 1, .offset_s = offset_s, .footer = footer};
+    const struct tzif file = {.version = '3', .n_types = 1, .offset_s = offset_s, .footer = footer};
     tzif_write(&file, &bytes);
     try_zone(read_zone(window->zone, (struct text){bytes.data, bytes.len}), window);
 }

@@ -12,7 +12,7 @@
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/rules.h"
 #include "support/store_checks.h"
@@ -211,8 +211,8 @@ void fuzz_app_close(struct fuzz_app *fuzz)
 
 void fuzz_app_forget(struct fuzz_app *fuzz)
 {
-    hints_free(fuzz->app.hints);
-    fuzz->app.hints = hints_new();
+    waiting_pods_free(fuzz->app.waiting_pods);
+    fuzz->app.waiting_pods = waiting_pods_new();
 }
 
 void fuzz_app_run(struct fuzz_app *fuzz)

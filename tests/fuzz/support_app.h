@@ -34,7 +34,7 @@ struct fuzz_app *fuzz_app_take(void) MUST_USE;
 void fuzz_app_spoil(void);
 /* If the ledger was changed: verify it, and let the next run get a new cluster. */
 void fuzz_app_close(struct fuzz_app *fuzz);
-/* Empty the hints: every run begins without earlier questions. */
+/* Empty the table of waiting pods: every run begins without earlier questions. */
 void fuzz_app_forget(struct fuzz_app *fuzz);
 /* Run a few turns, so that changes reach the ledger. */
 void fuzz_app_run(struct fuzz_app *fuzz);

@@ -93,7 +93,7 @@ static void add_node(struct maker *maker, const char *node, const char *const id
     const struct inventory inventory = {.node = node,
                                         .uid = "node-uid",
                                         .source = SOURCE_ANNOTATION,
-                                        .gpus = ARRAY_LEN(gpu),
+                                        .n_gpus = ARRAY_LEN(gpu),
                                         .gpu = gpu};
     command(maker, (struct command){.kind = COMMAND_NODE, .node = node, .inventory = &inventory});
 }
@@ -102,7 +102,7 @@ static void reserve(struct maker *maker, const char *uid, const char *node, uint
 {
     struct want want[] = {{.container = "c", .parts = 1, .milli = milli},
                           {.container = "d", .parts = 1, .milli = 50}};
-    const struct request request = {.wants = ARRAY_LEN(want), .want = want};
+    const struct request request = {.n_wants = ARRAY_LEN(want), .want = want};
     command(maker, (struct command){.kind = COMMAND_RESERVE,
                                     .uid = uid,
                                     .namespace = "default",
@@ -141,7 +141,7 @@ static void learn(struct maker *maker)
     struct tally *tally = tally_new();
 
     for (uint32_t i = 0; i <= ARRAY_LEN(model); i++) {
-        const struct request request = {.wants = 1, .want = &want, .models = i, .model = model};
+        const struct request request = {.n_wants = 1, .want = &want, .n_models = i, .model = model};
         tally_count(tally, &request);
     }
     must(maker->ops.learn(maker->ops.ctx, tally, maker->at_ms, &err) == 0);
@@ -154,7 +154,7 @@ static const struct agents_rules agents_rules = {.key = {"", 0}, .value = {"", 0
 static void remember(struct maker *maker)
 {
     const struct node_facts names = {
-        .name = "n1", .uid = "node-uid", .agent = true, .has_gpus = true, .gpus = 1};
+        .name = "n1", .uid = "node-uid", .agent = true, .has_gpus = true, .n_gpus = 1};
     const struct node_facts vouched = {
         .name = "n2", .uid = "node-uid", .agent = true, .claim = {.pod = "agent"}};
     const struct pod pod = {.uid = "agent", .node = "n2", .is_agent = true, .is_ready = true};
@@ -225,15 +225,15 @@ static void describe(const struct ledger *ledger, struct strbuf *out)
     const struct allocation *allocation;
     size_t at = 0;
     while ((node = ledger_next_node(ledger, &at)) != NULL) {
-        strbuf_printf(out, "%s %s %u\n", node->name->text, node->uid->text, node->allocations);
-        for (uint32_t i = 0; i < node->gpus; i++)
+        strbuf_printf(out, "%s %s %u\n", node->name->text, node->uid->text, node->n_allocations);
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             strbuf_printf(out, " %s %u %u %u\n", node->gpu[i].id->text, node->gpu[i].milli,
                           node->gpu[i].used_milli, node->gpu[i].reserved_milli);
     }
     at = 0;
     while ((allocation = ledger_next(ledger, &at)) != NULL)
         strbuf_printf(out, "%s %s %d %u %u\n", allocation->facts.uid, allocation->facts.node->text,
-                      allocation->facts.state, allocation->facts.shares,
+                      allocation->facts.state, allocation->facts.n_shares,
                       allocation_milli(allocation));
 }
 
@@ -289,7 +289,7 @@ static void restore_learned(struct store *store, bool writes)
 static void restore_agents(struct store *store, bool writes)
 {
     const struct node_facts node = {
-        .name = "n3", .uid = "node-uid", .agent = true, .has_gpus = true, .gpus = 1};
+        .name = "n3", .uid = "node-uid", .agent = true, .has_gpus = true, .n_gpus = 1};
     struct agents *agents = agents_new(&agents_rules);
     struct agents *again = agents_new(&agents_rules);
     struct store_ops ops;

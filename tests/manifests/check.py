@@ -592,7 +592,7 @@ def check_the_silence_alert():
     most_s = int(re.search(r"> ([0-9]+)$", rule["expr"]).group(1))
     quiet_ms = milliseconds(("src", "sync", "informer.c"), "SILENCE_MS")
     answer_ms = milliseconds(("src", "kube", "reflector.c"), "ANSWER_MS")
-    late_ms = milliseconds(("src", "admin", "answers", "api_doctor.c"), "HEARD_LATE_MS")
+    late_ms = milliseconds(("src", "admin", "answers", "api_doctor.c"), "WATCH_LATE_MS")
     need(quiet_ms + answer_ms + 30000 <= most_s * 1000, "MilligpuWatchSilent fires on a quiet cluster")
     need(most_s * 1000 <= 2 * (quiet_ms + answer_ms), "MilligpuWatchSilent fires late")
     need(late_ms == most_s * 1000, "doctor and MilligpuWatchSilent disagree")

@@ -30,7 +30,7 @@ static void PRINTF_LIKE(2, 3) broken(struct check_found *found, const char *fmt,
 static bool find_state(const struct trace *trace, uint64_t seq, uint32_t *out)
 {
     size_t low = 0;
-    size_t high = trace->states;
+    size_t high = trace->n_states;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
         if (trace->state[middle].seq < seq)
@@ -39,7 +39,7 @@ static bool find_state(const struct trace *trace, uint64_t seq, uint32_t *out)
             high = middle;
     }
     *out = (uint32_t)low;
-    return low < trace->states && trace->state[low].seq == seq;
+    return low < trace->n_states && trace->state[low].seq == seq;
 }
 
 /* The workload that is there is one of those that were learned, and all of it. */

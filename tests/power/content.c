@@ -24,7 +24,7 @@ struct reading {
     const struct disk_image_file *log;
     size_t frame; /* number of the next frame */
     struct sum sum;
-    size_t pages;                /* pages of the database at the last commit; 0: no commit */
+    size_t n_pages;              /* pages of the database at the last commit; 0: no commit */
     uint64_t page[PAGES_MAX];    /* hash at the last commit; 0: not in the log */
     uint64_t pending[PAGES_MAX]; /* hash after the last commit */
     size_t touched[PAGES_MAX];   /* pages that are pending */
@@ -72,7 +72,7 @@ static void commit(struct reading *reading, size_t pages)
         reading->pending[page] = 0;
     }
     reading->touches = 0;
-    reading->pages = pages;
+    reading->n_pages = pages;
 }
 
 static bool read_frame(struct reading *reading)
@@ -138,7 +138,7 @@ static void read_on(struct reading *reading, const struct disk_image_file *log)
     reading->log = log;
     reading->frame = kept->frame;
     reading->sum = kept->sum;
-    reading->pages = kept->pages;
+    reading->n_pages = kept->n_pages;
     reading->last = kept->last;
     if (!read_head(reading))
         return;
@@ -181,11 +181,11 @@ bool content_hash(const struct disk_image *image, const char *path, uint64_t *ou
 
     if (file == NULL || file->now_len == 0 || (journal != NULL && journal->now_len > 0))
         return false;
-    reading.pages = 0;
+    reading.n_pages = 0;
     if (log != NULL)
         read_on(&reading, log);
-    const bool logged = reading.pages > 0;
-    const size_t pages = logged ? reading.pages : file->now_len / PAGE;
+    const bool logged = reading.n_pages > 0;
+    const size_t pages = logged ? reading.n_pages : file->now_len / PAGE;
     must(pages < PAGES_MAX);
     uint64_t hash = logged ? pages : file->now_len;
     for (size_t page = 1; page <= pages; page++) {

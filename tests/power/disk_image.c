@@ -13,7 +13,7 @@ void disk_image_init(struct disk_image *image, const struct trace *trace)
 
 void disk_image_done(struct disk_image *image)
 {
-    for (size_t i = 0; i < image->files; i++) {
+    for (size_t i = 0; i < image->n_files; i++) {
         struct disk_image_file *file = &image->file[i];
         xfree(file->base);
         xfree(file->now);
@@ -47,11 +47,11 @@ static void reserve(struct disk_image_file *file, size_t len)
 
 static struct disk_image_file *file_of(struct disk_image *image, uint32_t number)
 {
-    while (image->files <= number) {
-        image->file = xgrow(image->file, image->files, &image->file_room, sizeof *image->file);
-        image->file[image->files] =
-            (struct disk_image_file){.number = (uint32_t)image->files, .lowest = SIZE_MAX};
-        image->files++;
+    while (image->n_files <= number) {
+        image->file = xgrow(image->file, image->n_files, &image->file_room, sizeof *image->file);
+        image->file[image->n_files] =
+            (struct disk_image_file){.number = (uint32_t)image->n_files, .lowest = SIZE_MAX};
+        image->n_files++;
     }
     return &image->file[number];
 }
@@ -62,7 +62,7 @@ static void touch(struct disk_image_file *file, size_t from, size_t to)
         if (file->touched[i])
             continue;
         file->touched[i] = true;
-        file->touch[file->touches++] = i;
+        file->touch[file->n_touches++] = i;
     }
 }
 
@@ -99,7 +99,7 @@ static uint64_t block_hash(const struct disk_image_file *file, size_t i)
 static void rehash(struct disk_image_file *file)
 {
     file->hash = file->base_hash;
-    for (size_t i = 0; i < file->touches; i++) {
+    for (size_t i = 0; i < file->n_touches; i++) {
         const size_t block = file->touch[i];
         file->hash += block_hash(file, block) - file->block[block];
     }
@@ -107,12 +107,12 @@ static void rehash(struct disk_image_file *file)
 
 static void revert(struct disk_image_file *file)
 {
-    for (size_t i = 0; i < file->touches; i++) {
+    for (size_t i = 0; i < file->n_touches; i++) {
         const size_t at = file->touch[i] * DISK_IMAGE_SECTOR;
         memcpy(file->now + at, file->base + at, DISK_IMAGE_SECTOR);
         file->touched[file->touch[i]] = false;
     }
-    file->touches = 0;
+    file->n_touches = 0;
     file->now_len = file->base_len;
     file->hash = file->base_hash;
 }
@@ -120,7 +120,7 @@ static void revert(struct disk_image_file *file)
 /* The built content becomes the synced content. */
 static void disk_image_persist(struct disk_image_file *file)
 {
-    for (size_t i = 0; i < file->touches; i++) {
+    for (size_t i = 0; i < file->n_touches; i++) {
         const size_t block = file->touch[i];
         const size_t at = block * DISK_IMAGE_SECTOR;
         const uint64_t hash = block_hash(file, block);
@@ -129,7 +129,7 @@ static void disk_image_persist(struct disk_image_file *file)
         memcpy(file->base + at, file->now + at, DISK_IMAGE_SECTOR);
         file->touched[block] = false;
     }
-    file->touches = 0;
+    file->n_touches = 0;
     file->base_len = file->now_len;
     file->hash = file->base_hash;
     file->version++;
@@ -169,16 +169,16 @@ static void synced(struct disk_image *image, const struct trace_event *sync)
     const bool folder = sync->kind == DISK_SYNCED_FOLDER;
     size_t kept = 0;
 
-    for (size_t i = 0; i < image->changes; i++) {
+    for (size_t i = 0; i < image->n_changes; i++) {
         const struct trace_event *event = &trace->event[image->change[i]];
         if (folder && is_name(event))
-            apply_name(image->base, &image->bases, trace, event);
+            apply_name(image->base, &image->n_bases, trace, event);
         else if (!folder && !is_name(event) && event->file == sync->file)
             apply(file_of(image, event->file), trace, event, event->len);
         else
             image->change[kept++] = image->change[i];
     }
-    image->changes = kept;
+    image->n_changes = kept;
     if (!folder)
         disk_image_persist(file_of(image, sync->file));
 }
@@ -192,8 +192,8 @@ void disk_image_step(struct disk_image *image, size_t at)
         return;
     }
     image->change =
-        xgrow(image->change, image->changes, &image->change_room, sizeof *image->change);
-    image->change[image->changes++] = at;
+        xgrow(image->change, image->n_changes, &image->change_room, sizeof *image->change);
+    image->change[image->n_changes++] = at;
     struct disk_image_file *file = file_of(image, event->file);
     if (is_name(event))
         return;
@@ -215,32 +215,32 @@ void disk_image_build(struct disk_image *image, const bool *keep, size_t torn, s
     const struct trace *trace = image->trace;
 
     memcpy(image->now, image->base, sizeof image->base);
-    image->nows = image->bases;
-    for (size_t i = 0; i < image->changes; i++) {
+    image->n_now = image->n_bases;
+    for (size_t i = 0; i < image->n_changes; i++) {
         const struct trace_event *event = &trace->event[image->change[i]];
         if (!keep[i] && i != torn)
             continue;
         if (is_name(event)) {
-            apply_name(image->now, &image->nows, trace, event);
+            apply_name(image->now, &image->n_now, trace, event);
             continue;
         }
         const size_t until = (event->at / DISK_IMAGE_SECTOR + 1 + tear) * DISK_IMAGE_SECTOR;
         apply(file_of(image, event->file), trace, event,
               i == torn ? until - event->at : event->len);
     }
-    for (size_t i = 0; i < image->files; i++)
+    for (size_t i = 0; i < image->n_files; i++)
         rehash(&image->file[i]);
 }
 
 void disk_image_forget(struct disk_image *image)
 {
-    for (size_t i = 0; i < image->files; i++)
+    for (size_t i = 0; i < image->n_files; i++)
         revert(&image->file[i]);
 }
 
 const struct disk_image_file *disk_image_find(const struct disk_image *image, const char *is)
 {
-    for (size_t i = 0; i < image->nows; i++)
+    for (size_t i = 0; i < image->n_now; i++)
         if (image->now[i].file >= 0 && strcmp(image->now[i].name, is) == 0)
             return &image->file[image->now[i].file];
     return NULL;
@@ -249,7 +249,7 @@ const struct disk_image_file *disk_image_find(const struct disk_image *image, co
 uint64_t disk_image_hash(const struct disk_image *image)
 {
     uint64_t hash = 0;
-    for (size_t i = 0; i < image->nows; i++) {
+    for (size_t i = 0; i < image->n_now; i++) {
         const struct disk_image_name *is = &image->now[i];
         if (is->file < 0)
             continue;

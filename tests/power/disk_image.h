@@ -25,7 +25,7 @@ struct disk_image_file {
     uint64_t hash;
     bool *touched; /* by sector */
     size_t *touch;
-    size_t touches;
+    size_t n_touches;
     size_t unsynced;  /* number of its changes not synced */
     size_t lowest;    /* lowest byte that they touch */
     uint64_t version; /* of base; grows with each sync */
@@ -41,14 +41,14 @@ enum { DISK_IMAGE_NAMES = 64 };
 struct disk_image {
     const struct trace *trace;
     struct disk_image_file *file;
-    size_t files;
+    size_t n_files;
     size_t file_room;
     struct disk_image_name base[DISK_IMAGE_NAMES];
-    size_t bases;
+    size_t n_bases;
     struct disk_image_name now[DISK_IMAGE_NAMES];
-    size_t nows;
+    size_t n_now;
     size_t *change; /* the events that are not synced */
-    size_t changes;
+    size_t n_changes;
     size_t change_room;
 };
 

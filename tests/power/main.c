@@ -64,7 +64,7 @@ static const struct trace_event *promise(const struct power *power)
 {
     const size_t next = power->point + 1;
     const struct trace *trace = &power->trace;
-    return &trace->event[next < trace->events ? next : trace->events - 1];
+    return &trace->event[next < trace->n_events ? next : trace->n_events - 1];
 }
 
 static void violate(struct power *power, const char *what)
@@ -75,7 +75,7 @@ static void violate(struct power *power, const char *what)
     if (options->bites || power->violations > REPORTS_MAX)
         return;
     (void)printf("violation at point %zu: %s\n  unsynced, + is kept:", power->point, what);
-    for (size_t i = 0; i < power->image.changes; i++)
+    for (size_t i = 0; i < power->image.n_changes; i++)
         (void)printf(" %c%zu", power->keep[i] ? '+' : '-', power->image.change[i]);
     if (power->torn != SIZE_MAX)
         (void)printf("; torn is %zu, at boundary %zu", power->image.change[power->torn],
@@ -160,7 +160,7 @@ static void look_at_copies(struct power *power)
     const struct trace *trace = &power->trace;
     const uint32_t acknowledged = promise(power)->copies;
 
-    for (uint32_t i = 0; i < trace->copies; i++) {
+    for (uint32_t i = 0; i < trace->n_copies; i++) {
         const struct disk_image_file *file = disk_image_find(&power->image, trace->copy[i].name);
         struct check_found found;
         uint32_t known = 0;
@@ -203,7 +203,7 @@ static void one_image(struct power *power, size_t torn, size_t tear)
 
 static void keep_all(struct power *power, bool keep)
 {
-    const size_t changes = power->image.changes;
+    const size_t changes = power->image.n_changes;
     if (changes > power->keep_room) {
         power->keep_room = 2 * changes;
         power->keep = xrealloc(power->keep, power->keep_room, sizeof *power->keep);
@@ -220,7 +220,7 @@ static void each_tear(struct power *power, size_t torn, bool only_all)
         keep_all(power, true);
         power->keep[torn] = false;
         one_image(power, torn, tear);
-        memset(power->keep + torn, 0, power->image.changes - torn);
+        memset(power->keep + torn, 0, power->image.n_changes - torn);
         if (only_all)
             power->built++;
         else
@@ -230,14 +230,14 @@ static void each_tear(struct power *power, size_t torn, bool only_all)
 
 static void keep_subset(struct power *power, unsigned subset)
 {
-    for (size_t i = 0; i < power->image.changes; i++)
+    for (size_t i = 0; i < power->image.n_changes; i++)
         power->keep[i] = (subset >> i & 1) != 0;
     one_image(power, SIZE_MAX, 0);
 }
 
 static void every_image(struct power *power)
 {
-    const size_t changes = power->image.changes;
+    const size_t changes = power->image.n_changes;
 
     keep_all(power, false);
     one_image(power, SIZE_MAX, 0);
@@ -268,7 +268,7 @@ static void every_image(struct power *power)
  */
 static void every_new_image(struct power *power)
 {
-    const size_t changes = power->image.changes;
+    const size_t changes = power->image.n_changes;
     const size_t last = changes - 1;
 
     power->built += 2 * changes; /* none, each prefix, the last missing, each other alone */
@@ -313,7 +313,7 @@ static void all_images(struct power *power)
 /* A random image: each change kept or not by chance, and perhaps one torn. */
 static void any_image(struct power *power)
 {
-    const size_t changes = power->image.changes;
+    const size_t changes = power->image.n_changes;
     size_t torn = SIZE_MAX;
     size_t tear = 0;
 
@@ -342,14 +342,14 @@ static void tell_progress(const struct power *power)
     (void)fprintf(stderr,
                   "point %zu of %zu: images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64
                   " violations %" PRIu64 "\n",
-                  power->point, power->trace.events, power->built, power->distinct, power->opened,
+                  power->point, power->trace.n_events, power->built, power->distinct, power->opened,
                   power->violations);
 }
 
 static void go(struct power *power)
 {
     const struct options *options = power->options;
-    const size_t points = power->trace.events;
+    const size_t points = power->trace.n_events;
 
     for (power->point = 0; power->point < points; power->point++) {
         disk_image_step(&power->image, power->point);
@@ -436,8 +436,8 @@ static void print_counters(const struct power *power, int64_t started_ns)
     const struct trace *trace = &power->trace;
     (void)printf("load: commits %zu operations %zu checkpoints %u folds %u openings %u copies %zu "
                  "versions %u\n",
-                 trace->states - 1, trace->events, trace->checkpoints, trace->folds,
-                 trace->reopenings + 1, trace->copies, trace->versions);
+                 trace->n_states - 1, trace->n_events, trace->checkpoints, trace->folds,
+                 trace->reopenings + 1, trace->n_copies, trace->versions);
     (void)printf("points %" PRIu64 " images %" PRIu64 " distinct %" PRIu64 " opened %" PRIu64
                  " alike %" PRIu64 " contents %" PRIu64 " verified %" PRIu64 ""
                  " violations %" PRIu64 "\n",

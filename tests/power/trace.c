@@ -65,7 +65,7 @@ static void take_event(void *user, const struct disk_event *event)
         .at = event->at,
         .len = event->bytes.len,
         .from = trace->bytes.len,
-        .acknowledged = (uint32_t)trace->states - 1,
+        .acknowledged = (uint32_t)trace->n_states - 1,
         .begun = load->begun,
         .learned = load->learned,
         .learning = load->learning,
@@ -79,15 +79,15 @@ static void take_event(void *user, const struct disk_event *event)
     mine.other = trace->bytes.len;
     if (event->other != NULL)
         strbuf_add(&trace->bytes, event->other, strlen(event->other) + 1);
-    trace->event = xgrow(trace->event, trace->events, &trace->event_room, sizeof *trace->event);
-    trace->event[trace->events++] = mine;
+    trace->event = xgrow(trace->event, trace->n_events, &trace->event_room, sizeof *trace->event);
+    trace->event[trace->n_events++] = mine;
 }
 
 static void acknowledge(struct load *load)
 {
     struct trace *trace = load->trace;
-    trace->state = xgrow(trace->state, trace->states, &trace->state_room, sizeof *trace->state);
-    trace->state[trace->states++] = (struct trace_state){
+    trace->state = xgrow(trace->state, trace->n_states, &trace->state_room, sizeof *trace->state);
+    trace->state[trace->n_states++] = (struct trace_state){
         .digest = trace_digest(load->core.ledger),
         .seq = load->store != NULL ? load->store->seq_stable : 0,
     };
@@ -108,7 +108,7 @@ const struct store_schema *trace_next_schema(void)
         strbuf_str(&sql, more_things);
         step.from = store_schema.version;
         schema = (struct store_schema){
-            .version = step.from + 1, .sql = sql.data, .migration = &step, .migrations = 1};
+            .version = step.from + 1, .sql = sql.data, .migration = &step, .n_migrations = 1};
     }
     return &schema;
 }
@@ -226,7 +226,7 @@ static void write_all(struct load *load)
     const struct core_fixture *core = &load->core;
     struct err err;
 
-    for (size_t i = 0; i < core->dones; i++) {
+    for (size_t i = 0; i < core->n_done; i++) {
         const struct change *change = &core->done[i];
         const struct allocation *allocation = change->after;
         const struct node *node =
@@ -264,16 +264,16 @@ static void one_batch(struct load *load)
     const uint32_t kind = draw(load, 20);
     const uint32_t most = kind < 13 ? 1 : kind < 19 ? 3 : 12;
 
-    while (load->core.dones < most)
+    while (load->core.n_done < most)
         one_command(load);
     if (load->ops.begin(load->ops.ctx, &err) < 0)
         fail(&err);
-    load->begun = (uint32_t)load->trace->states;
+    load->begun = (uint32_t)load->trace->n_states;
     write_all(load);
     if (draw(load, 40) == 0) {
         load->ops.rollback(load->ops.ctx);
-        load->begun = (uint32_t)load->trace->states - 1;
-        while (load->core.dones > 0)
+        load->begun = (uint32_t)load->trace->n_states - 1;
+        while (load->core.n_done > 0)
             core_undo(&load->core);
         return;
     }
@@ -287,11 +287,11 @@ static void one_batch(struct load *load)
 struct tally *trace_tally(uint32_t nth)
 {
     struct workload_class class[9];
-    const struct tally_rows rows = {.pods = nth, .classes = 1 + nth % 9, .class = class};
+    const struct tally_rows rows = {.pods = nth, .n_classes = 1 + nth % 9, .class = class};
     struct tally *tally = NULL;
     struct err err;
 
-    for (uint32_t i = 0; i < rows.classes; i++)
+    for (uint32_t i = 0; i < rows.n_classes; i++)
         class[i] = (struct workload_class){.parts = 1 + i, .milli = 1 + nth % 1000, .count = 1 + i};
     if (tally_restore(&rows, &tally, &err) < 0)
         fail(&err);
@@ -305,7 +305,7 @@ static void measure(struct load *load)
                                        .namespace = "power",
                                        .model = "A100",
                                        .milli_s = 1};
-    const struct store_chunk chunk = {.row = &row, .rows = 1, .reported_ms = load->learning};
+    const struct store_chunk chunk = {.row = &row, .n_rows = 1, .reported_ms = load->learning};
     struct err err;
 
     if (load->ops.measure(load->ops.ctx, &chunk, &err) < 0)
@@ -324,7 +324,7 @@ static void remember(struct load *load)
     (void)snprintf(uid, sizeof uid, "%u", load->learning);
     for (int i = 0; i < 2; i++) {
         const struct node_facts node = {
-            .name = i == 0 ? "a" : "b", .uid = uid, .agent = true, .has_gpus = true, .gpus = 1};
+            .name = i == 0 ? "a" : "b", .uid = uid, .agent = true, .has_gpus = true, .n_gpus = 1};
         (void)!agents_see_node(agents, &node);
     }
     if (load->ops.remember(load->ops.ctx, agents, 2, &count, &err) < 0)
@@ -353,11 +353,11 @@ static void back_up(struct load *load)
     struct err err;
 
     strbuf_init(&name);
-    strbuf_printf(&name, "%s/copy-%zu.db", trace->folder, trace->copies);
-    trace->copy = xgrow(trace->copy, trace->copies, &trace->copy_room, sizeof *trace->copy);
-    trace->copy[trace->copies++] =
-        (struct trace_copy){.name = strbuf_steal(&name), .state = (uint32_t)trace->states - 1};
-    if (store_backup(load->store, trace->copy[trace->copies - 1].name, &err) < 0)
+    strbuf_printf(&name, "%s/copy-%zu.db", trace->folder, trace->n_copies);
+    trace->copy = xgrow(trace->copy, trace->n_copies, &trace->copy_room, sizeof *trace->copy);
+    trace->copy[trace->n_copies++] =
+        (struct trace_copy){.name = strbuf_steal(&name), .state = (uint32_t)trace->n_states - 1};
+    if (store_backup(load->store, trace->copy[trace->n_copies - 1].name, &err) < 0)
         fail(&err);
     load->copies++;
 }
@@ -369,9 +369,9 @@ static void live(struct load *load)
     const uint32_t copy = commits / 4 + 3;
     uint32_t last = 0;
 
-    while (load->trace->states <= commits) {
+    while (load->trace->n_states <= commits) {
         one_batch(load);
-        const uint32_t done = (uint32_t)load->trace->states - 1;
+        const uint32_t done = (uint32_t)load->trace->n_states - 1;
         if (load->reader != NULL && draw(load, 12) == 0)
             stop_reading(load);
         else if (load->reader == NULL && draw(load, 60) == 0)
@@ -434,7 +434,7 @@ static void remove_folder(const char *name)
 void trace_done(struct trace *trace)
 {
     remove_folder(trace->folder);
-    for (size_t i = 0; i < trace->copies; i++)
+    for (size_t i = 0; i < trace->n_copies; i++)
         xfree(trace->copy[i].name);
     xfree(trace->copy);
     xfree(trace->state);

@@ -47,14 +47,14 @@ struct trace {
     char folder[64];
     char path[96];
     struct trace_event *event;
-    size_t events;
+    size_t n_events;
     size_t event_room;
     struct strbuf bytes;
     struct trace_state *state; /* state[0]: nothing is written yet */
-    size_t states;
+    size_t n_states;
     size_t state_room;
     struct trace_copy *copy;
-    size_t copies;
+    size_t n_copies;
     size_t copy_room;
     uint32_t checkpoints;
     uint32_t folds;

@@ -30,7 +30,7 @@
 static const struct store_schema *next_schema(void)
 {
     static struct store_migration step = {.sql = MORE_TABLE MORE_ROWS};
-    static struct store_schema next = {.migration = &step, .migrations = 1};
+    static struct store_schema next = {.migration = &step, .n_migrations = 1};
     static char sql[32768];
 
     const int length = snprintf(sql, sizeof sql, "%s%s", store_schema.sql, MORE_TABLE);
@@ -53,7 +53,7 @@ static int check(unsigned version, const char *file, struct err *err)
 
     if (version != schema.version)
         return err_set(err, ERR_INVALID, "no version %u is known here", version);
-    schema.migrations = 0;
+    schema.n_migrations = 0;
     struct ledger *ledger = ledger_new();
     int failed = store_open_as(&rules, &schema, &store, err);
     if (failed == 0)

@@ -42,7 +42,7 @@ static void make(struct maker *maker, struct command command)
     if (core_do(core, &command) != VERDICT_OK)
         fail(command_name(command.kind));
     if (maker->ops.begin(maker->ops.ctx, &err) < 0 ||
-        maker->ops.write(maker->ops.ctx, &command, &core->done[core->dones - 1], &err) !=
+        maker->ops.write(maker->ops.ctx, &command, &core->done[core->n_done - 1], &err) !=
             STORE_OK ||
         maker->ops.commit(maker->ops.ctx, &err) < 0)
         fail(err.text);
@@ -230,7 +230,7 @@ static void learn(struct maker *maker)
         struct request *request = core_request(&maker->core, words[i % 4]);
         request->host = (struct host){.cpu_milli = i % 3 * 1000, .memory_mib = i % 3 * 4096};
         request->memory_mib = i % 5 * 1024;
-        request->models = i % 3;
+        request->n_models = i % 3;
         request->model = model;
         tally_count(tally, request);
     }
@@ -255,7 +255,7 @@ static void measure(struct maker *maker)
                                     .gpu = "GPU-aaaaaaaa-0001",
                                     .since_ms = maker->core.now_ms - day_ms};
     const struct store_chunk chunk = {
-        .row = &hour, .rows = 1, .n_idle = 1, .idle = &idle, .reported_ms = maker->core.now_ms};
+        .row = &hour, .n_rows = 1, .n_idle = 1, .idle = &idle, .reported_ms = maker->core.now_ms};
 
     if (maker->ops.measure(maker->ops.ctx, &chunk, &err) < 0)
         fail(err.text);

@@ -109,19 +109,19 @@ static void say(const struct sim *sim, const struct model_node *node, struct age
 
     *out = (struct agent_words){.gpus = agent->has_read};
     vouch_says(sim, node, &out->claim);
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         out->gpu[i].missing = true;
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (!agent->read[i].gone) {
             say_gpu(sim, node, i, &out->gpu[i]);
             out->gpu[i].missing = false;
         }
     /* One that is lost was there once; its index may be another's now. */
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         if (!agent->read[i].gone)
             continue;
         say_gpu(sim, node, i, &out->gpu[i]);
-        while (is_taken(out, node->is.gpus, out->gpu[i].index))
+        while (is_taken(out, node->is.n_gpus, out->gpu[i].index))
             out->gpu[i].index++;
         out->gpu[i].missing = (agent->known >> i & 1) == 0;
     }
@@ -162,7 +162,7 @@ static bool shows_gpus(const struct model_node *node)
 {
     bool shows = false;
 
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         shows = shows || !(node->odd ? node->hidden[i] : node->is.gpu[i].missing);
     return shows;
 }
@@ -175,7 +175,7 @@ static void take_words(struct model_node *node, const struct agent_words *words)
     node->is.agent = true;
     /* Before it has read them, those stay that the Node showed before, if milligpud knows. */
     node->is.stripped = !words->gpus && !shows_gpus(node);
-    for (uint32_t i = 0; words->gpus && i < node->is.gpus; i++) {
+    for (uint32_t i = 0; words->gpus && i < node->is.n_gpus; i++) {
         node->is.gpu[i] = words->gpu[i];
         if (!node->odd)
             continue;
@@ -278,7 +278,7 @@ static void look(struct sim *sim, const struct model_node *node, struct sim_agen
     agent->look_ms = INT64_MAX;
     say(sim, node, &agent->sending);
     const bool same = agent->has_sent && agent->wait_ms == 0 && sim->now_ms < agent->again_ms &&
-                      same_words(&agent->sending, &agent->sent, node->is.gpus);
+                      same_words(&agent->sending, &agent->sent, node->is.n_gpus);
     if (!same)
         send(sim, agent);
 }
@@ -296,7 +296,7 @@ static void read_gpus(struct sim *sim, const struct model_node *node, struct sim
 {
     memcpy(agent->read, agent->gpu, sizeof agent->read);
     agent->has_read = true;
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (!agent->gpu[i].gone)
             agent->known |= 1U << i;
     agent->read_ms = later(sim, READ_MS - 500, READ_MS + 500);
@@ -334,7 +334,7 @@ static void start(struct sim *sim, const struct model_node *node, struct sim_age
 void agent_shows_nothing(struct model_node *node)
 {
     node->is.agent = node->is.stripped = false;
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         gpu->missing = node->hidden[i] = true;
         gpu->ill = false;
@@ -354,7 +354,7 @@ void agent_begin(struct sim *sim, struct model_node *node)
                                 .by_variable = draw_chance(draw, 250),
                                 .boot_ms = later(sim, 0, 3000),
                                 .look_ms = INT64_MAX};
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         agent->gpu[i].index = i;
 }
 
@@ -394,10 +394,10 @@ static void uninstall(struct sim *sim, struct model_node *node)
 static void reboot(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     struct sim_agent *agent = agent_of(sim, node);
-    const uint32_t turn = draw_below(draw, node->is.gpus);
+    const uint32_t turn = draw_below(draw, node->is.n_gpus);
 
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
-        const uint32_t index = (i + turn) % node->is.gpus;
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
+        const uint32_t index = (i + turn) % node->is.n_gpus;
         agent->gpu[i] =
             (struct true_gpu){.index = index, .gone = agent->gpu[i].gone && draw_chance(draw, 300)};
     }
@@ -422,12 +422,12 @@ static void fall_off(const struct sim *sim, struct true_gpu *gpu)
 static void claim(struct sim *sim, const struct model_node *node, struct true_gpu *gpu,
                   struct draw *draw)
 {
-    const uint32_t from = draw_below(draw, sim->model.pods);
+    const uint32_t from = draw_below(draw, sim->model.n_pods);
 
     gpu->claims = 0;
-    for (uint32_t k = 0; k < sim->model.pods && draw_chance(draw, 950); k++) {
-        const uint32_t i = (from + k) % sim->model.pods;
-        if (sim->stay[i].here && sim->stay[i].runs && sim->model.pod[i].shares == 0 &&
+    for (uint32_t k = 0; k < sim->model.n_pods && draw_chance(draw, 950); k++) {
+        const uint32_t i = (from + k) % sim->model.n_pods;
+        if (sim->stay[i].here && sim->stay[i].runs && sim->model.pod[i].n_shares == 0 &&
             strcmp(sim->model.pod[i].node, node->name) == 0) {
             gpu->claims = i + 1;
             break;
@@ -443,7 +443,7 @@ static void trouble(struct sim *sim, struct model_node *node, struct draw *draw)
                                        "gone",        "claimed",     "installed"};
     const uint32_t what = draw_below(draw, ARRAY_LEN(word));
     struct sim_agent *agent = agent_of(sim, node);
-    struct true_gpu *gpu = &agent->gpu[draw_below(draw, node->is.gpus)];
+    struct true_gpu *gpu = &agent->gpu[draw_below(draw, node->is.n_gpus)];
 
     switch (what) {
     case 0:
@@ -488,7 +488,7 @@ void agents_trouble(struct sim *sim, uint32_t step)
 
     if (!sim->rules.agents || !draw_chance(&draw, sim->rules.agent_per_mille))
         return;
-    struct model_node *node = &sim->model.node[draw_below(&draw, sim->model.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(&draw, sim->model.n_nodes)];
     if (node->by_agent && !vouch_trouble(sim, node, &draw))
         trouble(sim, node, &draw);
 }
@@ -523,7 +523,7 @@ void agents_turn(struct sim *sim)
     if (!sim->rules.agents)
         return;
     stay_turn(sim);
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         if (sim->model.node[n].by_agent)
             turn(sim, &sim->model.node[n], &sim->agent[n]);
 }
@@ -555,7 +555,7 @@ int64_t agents_next(const struct sim *sim)
 
     if (!sim->rules.agents)
         return next;
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         if (sim->model.node[n].by_agent)
             next = sooner(next, next_of(sim, &sim->model.node[n], &sim->agent[n]));
     return sooner(next, stay_next(sim));

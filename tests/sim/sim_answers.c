@@ -37,8 +37,8 @@ static void show(const struct sim *sim, const struct node *node, const struct mo
     out->node = node;
     out->model = model;
     out->proposal = proposal;
-    must(node == NULL || node->allocations <= ALLOCATIONS_MAX);
-    for (uint32_t i = 0; node != NULL && i < node->allocations; i++) {
+    must(node == NULL || node->n_allocations <= ALLOCATIONS_MAX);
+    for (uint32_t i = 0; node != NULL && i < node->n_allocations; i++) {
         const struct model_pod *pod =
             proposal != NULL
                 ? model_find((struct model *)(uintptr_t)&sim->model, node->allocation[i]->facts.uid)
@@ -66,9 +66,9 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
     uint64_t milli = 0;
     uint64_t mib = 0;
 
-    for (uint32_t i = 0; i < shown->node->allocations; i++) {
+    for (uint32_t i = 0; i < shown->node->n_allocations; i++) {
         const struct allocation *allocation = shown->node->allocation[i];
-        for (uint32_t k = 0; !shown->leaves[i] && k < allocation->charges; k++) {
+        for (uint32_t k = 0; !shown->leaves[i] && k < allocation->n_charges; k++) {
             if (!is_named(gpu, allocation->charge[k].gpu))
                 continue;
             milli += allocation->charge[k].milli;
@@ -84,7 +84,7 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
 /* By none of the victims: of a pod that has just come milligpud may only know that it holds it. */
 static bool is_held(const struct shown *shown, const struct gpu *gpu)
 {
-    for (uint32_t i = 0; shown->proposal != NULL && i < shown->sim->model.pods; i++)
+    for (uint32_t i = 0; shown->proposal != NULL && i < shown->sim->model.n_pods; i++)
         if (proposes(shown->proposal, shown->sim, i, shown->model) &&
             held_shown_by(shown->node, gpu, shown->sim->model.pod[i].uid))
             return false;
@@ -97,14 +97,14 @@ static void room_of_shown(const struct shown *shown, struct lay_room *out)
     const unsigned unknown = GPU_DUPLICATE | GPU_UNSURE;
     const unsigned shut = unknown | GPU_UNHEALTHY | GPU_CORDONED;
 
-    out->gpus = 0;
-    for (uint32_t i = 0; i < shown->node->gpus; i++) {
+    out->n_gpus = 0;
+    for (uint32_t i = 0; i < shown->node->n_gpus; i++) {
         const struct gpu *gpu = &shown->node->gpu[i];
         if ((gpu->flags & GPU_ABSENT) != 0)
             continue;
-        must(out->gpus < LAY_GPUS);
+        must(out->n_gpus < LAY_GPUS);
         const bool held = is_held(shown, gpu);
-        struct lay_gpu *to = &out->gpu[out->gpus++];
+        struct lay_gpu *to = &out->gpu[out->n_gpus++];
         *to = (struct lay_gpu){.id = gpu->id->text,
                                .model = gpu->model->text,
                                .milli = gpu->milli,
@@ -117,7 +117,7 @@ static void room_of_shown(const struct shown *shown, struct lay_room *out)
 
 static bool has_flag(const struct node *node, unsigned flags)
 {
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if ((node->gpu[i].flags & flags) != 0)
             return true;
     return false;
@@ -133,13 +133,13 @@ static bool is_closed(const struct shown *shown, const struct model_pod *pod)
     if (asks && (shown->node->gone || vouch_closes(shown->node->vouch) ||
                  held_unnamed(shown->node, shown->leaves) > 0))
         return true;
-    for (uint32_t i = 0; i < shown->node->allocations; i++) {
+    for (uint32_t i = 0; i < shown->node->n_allocations; i++) {
         const struct allocation_facts *facts = &shown->node->allocation[i]->facts;
         if (shown->leaves[i])
             continue;
         if (asks && facts->unplaced_milli > 0)
             return true;
-        if (pod->shape->whole > 0 && (facts->shares > 0 || facts->unplaced_milli > 0))
+        if (pod->shape->whole > 0 && (facts->n_shares > 0 || facts->unplaced_milli > 0))
             return true;
     }
     return false;
@@ -168,7 +168,7 @@ static enum fit fit_on_gpus(const struct shown *shown, const struct model_pod *p
         const enum fit now = lay_fits(&room, pod->shape, demand) ? FIT_YES : FIT_NO;
         fit = v == first ? now : join(fit, now);
     }
-    return fit == FIT_YES && !lay_is_searched(pod->shape, room.gpus) ? FIT_UNSURE : fit;
+    return fit == FIT_YES && !lay_is_searched(pod->shape, room.n_gpus) ? FIT_UNSURE : fit;
 }
 
 /* The rule that wins there lets it in. */
@@ -209,7 +209,7 @@ static enum fit fit_shown(const struct shown *shown, const struct snapshot *snap
     if (is_closed(shown, pod))
         return FIT_NO;
     const struct sim_rule *rule =
-        shown->node->gpus > 0 ? rules_shown(shown->sim, snapshot, shown->model) : NULL;
+        shown->node->n_gpus > 0 ? rules_shown(shown->sim, snapshot, shown->model) : NULL;
     const enum fit let_in = is_let_in(shown, snapshot, pod, rule);
     if (let_in != FIT_YES || !asks)
         return let_in;
@@ -245,12 +245,12 @@ static size_t listed(const json_t *answer)
 
 static bool could_ever(const struct model_version *version, const struct shape *shape)
 {
-    struct lay_room room = {.gpus = 0};
+    struct lay_room room = {.n_gpus = 0};
 
-    for (uint32_t i = 0; version->there && i < version->gpus; i++) {
+    for (uint32_t i = 0; version->there && i < version->n_gpus; i++) {
         const struct model_gpu *gpu = &version->gpu[i];
         if (!gpu->missing)
-            room.gpu[room.gpus++] = (struct lay_gpu){
+            room.gpu[room.n_gpus++] = (struct lay_gpu){
                 .id = gpu->id, .model = gpu->model, .milli = gpu->milli, .mib = gpu->mib};
     }
     lay_tell(&room, version);
@@ -262,14 +262,14 @@ static bool could_now(const struct shown *shown, const struct model_pod *pod)
 {
     const struct model_node *model = shown->model;
     struct lay_room all;
-    struct lay_room room = {.gpus = 0};
+    struct lay_room room = {.n_gpus = 0};
 
     if (shown->node == NULL || is_closed(shown, pod))
         return false;
     room_of_shown(shown, &all);
-    for (uint32_t i = 0; i < all.gpus; i++)
+    for (uint32_t i = 0; i < all.n_gpus; i++)
         if (all.gpu[i].open)
-            room.gpu[room.gpus++] = all.gpu[i];
+            room.gpu[room.n_gpus++] = all.gpu[i];
     for (uint32_t v = model_first_known(model, shown->sim->daemon.applied_nodes);
          v < model->versions; v++) {
         lay_tell(&room, &model->was[v]);
@@ -281,7 +281,7 @@ static bool could_now(const struct shown *shown, const struct model_pod *pod)
 
 static bool someone_made_up(const struct sim *sim, const struct model_node *node)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (sim->model.pod[i].makes_up && strcmp(sim->model.pod[i].node, node->name) == 0)
             return true;
     return false;
@@ -291,10 +291,10 @@ static bool someone_made_up(const struct sim *sim, const struct model_node *node
 static bool shows_strangers_only(const struct shown *shown)
 {
     for (uint32_t v = 0; v < shown->model->versions; v++)
-        for (uint32_t i = 0; i < shown->model->was[v].gpus; i++)
+        for (uint32_t i = 0; i < shown->model->was[v].n_gpus; i++)
             if (shown->model->was[v].there && !shown->model->was[v].gpu[i].missing)
                 return false;
-    return shown->node != NULL && shown->node->gpus > 0;
+    return shown->node != NULL && shown->node->n_gpus > 0;
 }
 
 /*
@@ -399,14 +399,14 @@ static void lay_granted(const struct sim *sim, const struct lay_room *room,
                         const struct allocation_facts *facts, struct granted *out)
 {
     *out = (struct granted){.wants = 0};
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         uint32_t w = 0;
         uint32_t at = 0;
         while (w < out->wants && strcmp(out->container[w], facts->share[i].container) != 0)
             w++;
-        while (at < room->gpus && strcmp(room->gpu[at].id, facts->share[i].gpu->text) != 0)
+        while (at < room->n_gpus && strcmp(room->gpu[at].id, facts->share[i].gpu->text) != 0)
             at++;
-        if (at == room->gpus || w == MODEL_SHARES)
+        if (at == room->n_gpus || w == MODEL_SHARES)
             sim_violation(sim, "%s was granted GPU %s, which %s does not have", facts->name,
                           facts->share[i].gpu->text, facts->node->text);
         out->container[w] = facts->share[i].container;
@@ -466,7 +466,7 @@ static bool is_cheapest(struct lay_room *room, const struct granted *granted,
         return true;
     sim_met("price/chooses");
     for (uint32_t w = 0; w < granted->wants; w++)
-        for (uint32_t i = 0; i < room->gpus; i++)
+        for (uint32_t i = 0; i < room->n_gpus; i++)
             if ((granted->on[w] >> i & 1) != 0 && !room->gpu[i].open)
                 return false;
     return true;
@@ -481,7 +481,7 @@ static bool is_right(struct lay_room *room, const struct granted *granted,
     const enum model_lie demand = rules_demand(rule, pod->shape);
     if (!obeys(room, granted, demand))
         return false;
-    if (!lay_is_searched(pod->shape, room->gpus))
+    if (!lay_is_searched(pod->shape, room->n_gpus))
         return true;
     return is_cheapest(room, granted, pod->shape, demand) &&
            lies_nearest(room, granted, pod->shape, demand) &&
@@ -500,16 +500,16 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
     struct shown shown;
     struct granted granted;
     struct lay_room room;
-    struct lay_room then = {.gpus = 0};
+    struct lay_room then = {.n_gpus = 0};
     bool right = false;
 
-    if (model == NULL || facts->shares == 0)
+    if (model == NULL || facts->n_shares == 0)
         return;
     show(sim, change->node_before, model, NULL, &shown);
     room_of_shown(&shown, &room);
     room.raise = rules_raise_granting(sim, command, facts->node->text);
     lay_granted(sim, &room, facts, &granted);
-    for (uint32_t i = 0; i < room.gpus; i++)
+    for (uint32_t i = 0; i < room.n_gpus; i++)
         room.gpu[i].price = rules_price_granting(sim, room.gpu[i].model);
     for (uint32_t v = model_first_known(model, sim->daemon.applied_nodes);
          v < model->versions && !right; v++) {
@@ -527,7 +527,7 @@ void oracle_reserved(struct sim *sim, const struct command *command, const struc
         pod->told_nvlink = rule != NULL && rule->lie == LIE_LINKED;
         topology_reserved(sim, pod);
     }
-    if (granted.wants < facts->shares)
+    if (granted.wants < facts->n_shares)
         sim_met("lies/%s", word[apart_of(&then, &granted)]);
     if (granted.raised > 0)
         sim_met(rule != NULL ? "raise/with_a_rule" : "raise/without_a_rule");

@@ -89,7 +89,7 @@ json_t *core_gpus(const struct model_node *node)
 {
     json_t *list = json_array();
 
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         const struct model_gpu *gpu = &node->is.gpu[i];
         if (gpu->missing)
             continue;
@@ -113,7 +113,7 @@ uint32_t core_milli(const struct model_node *node)
 {
     uint32_t milli = 0;
 
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         milli += node->is.gpu[i].missing ? 0 : node->is.gpu[i].milli;
     return milli;
 }
@@ -237,14 +237,14 @@ void core_remake_node(struct sim *sim, struct model_node *node)
 /* The first ones are present, the others are not: all that a count can express. */
 static void keep_first(struct model_node *node, uint32_t count)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         node->is.gpu[i].missing = i >= count;
 }
 
 static void rotate_indexes(struct model_node *node)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
-        node->is.gpu[i].index = (node->is.gpu[i].index + 1) % node->is.gpus;
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
+        node->is.gpu[i].index = (node->is.gpu[i].index + 1) % node->is.n_gpus;
 }
 
 /* From counts to UUIDs: the made-up id becomes an alias. */
@@ -253,7 +253,7 @@ static void name_gpus(struct sim *sim, struct model_node *node)
     const uint32_t n = (uint32_t)(node - sim->model.node);
 
     node->source = MODEL_ANNOTATED;
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         (void)snprintf(gpu->alias, sizeof gpu->alias, "n%u/gpu-%u", n, i);
         (void)snprintf(gpu->id, sizeof gpu->id, "GPU-n%u-late-%u", n, i);
@@ -270,7 +270,7 @@ static bool has_aliases(const struct model_node *node)
 
 static void change_annotated(struct sim *sim, struct model_node *node, struct draw *draw)
 {
-    struct model_gpu *gpu = &node->is.gpu[draw_below(draw, node->is.gpus)];
+    struct model_gpu *gpu = &node->is.gpu[draw_below(draw, node->is.n_gpus)];
 
     switch (draw_below(draw, 6)) {
     case 0:
@@ -297,7 +297,7 @@ static void change_annotated(struct sim *sim, struct model_node *node, struct dr
         core_patch_node(sim, node, "all_missing");
         break;
     default:
-        keep_first(node, node->is.gpus);
+        keep_first(node, node->is.n_gpus);
         core_patch_node(sim, node, "all_there");
     }
 }
@@ -310,24 +310,24 @@ static void change_counted(struct sim *sim, struct model_node *node, struct draw
         core_patch_node(sim, node, "plugin_restarts");
         break;
     case 1:
-        keep_first(node, 1 + draw_below(draw, node->is.gpus));
+        keep_first(node, 1 + draw_below(draw, node->is.n_gpus));
         core_patch_node(sim, node, "other_count");
         break;
     case 2:
         if (node->source == MODEL_COUNTED && draw_chance(draw, 300)) {
-            keep_first(node, node->is.gpus);
+            keep_first(node, node->is.n_gpus);
             name_gpus(sim, node);
         }
         break;
     default:
-        keep_first(node, node->is.gpus);
+        keep_first(node, node->is.n_gpus);
         core_patch_node(sim, node, "plugin_back");
     }
 }
 
 static void change_node(struct sim *sim, struct draw *draw)
 {
-    struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(draw, sim->model.n_nodes)];
     const uint32_t what = draw_below(draw, 10);
 
     if (!node->is.there)
@@ -357,8 +357,8 @@ static void begin_node(struct sim *sim, uint32_t n)
     const bool told =
         sim->rules.copies || (sim->rules.agents && draw_chance(&sim->agents_draw, 600));
     node->source = kind < 5 || told ? MODEL_ANNOTATED : kind < 8 ? MODEL_COUNTED : MODEL_LABELLED;
-    node->is.gpus = topology_gpus(sim, 1 + draw_below(&sim->draw, GPUS), &sim->draw);
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    node->is.n_gpus = topology_gpus(sim, 1 + draw_below(&sim->draw, GPUS), &sim->draw);
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
         *gpu = (struct model_gpu){.index = i, .milli = 1000, .mib = MIB, .model = "A100-SXM4-80GB"};
         if (node->source == MODEL_ANNOTATED) {
@@ -419,7 +419,7 @@ static json_t *spec_object(const struct shape *shape, const char *node)
     json_t *apps = json_array();
     json_t *inits = json_array();
 
-    for (uint32_t i = 0; i < shape->wants; i++)
+    for (uint32_t i = 0; i < shape->n_wants; i++)
         json_array_append_new(shape->want[i].kind == WANT_APP ? apps : inits,
                               container_object(&shape->want[i]));
     if (json_array_size(apps) == 0)
@@ -446,7 +446,7 @@ static json_t *notes_object(const struct shape *shape)
         json_object_set_new(notes, "milligpu.io/gpu-memory", json_string(shape->memory));
     if (shape->topology != NULL)
         json_object_set_new(notes, "milligpu.io/topology", json_string(shape->topology));
-    for (uint32_t i = 0; i < shape->wants; i++)
+    for (uint32_t i = 0; i < shape->n_wants; i++)
         if (shape->want[i].count > 0) {
             (void)snprintf(count, sizeof count, "%u", shape->want[i].count);
             json_object_set_new(notes, "milligpu.io/gpu-count", json_string(count));
@@ -457,7 +457,7 @@ static json_t *notes_object(const struct shape *shape)
 static bool free_name(struct sim *sim, uint32_t *out)
 {
     for (uint32_t i = 0; i < MODEL_NAMES; i++) {
-        const uint32_t name = (i + sim->model.pods) % MODEL_NAMES;
+        const uint32_t name = (i + sim->model.n_pods) % MODEL_NAMES;
         const uint32_t current = sim->model.current[name];
         if (current == 0 || !sim->model.pod[current - 1].there) {
             *out = name;
@@ -473,13 +473,13 @@ static struct model_pod *begin_pod(struct sim *sim, struct draw *draw, const str
     struct model *model = &sim->model;
     uint32_t name;
 
-    if (model->pods == MODEL_PODS || !free_name(sim, &name))
+    if (model->n_pods == MODEL_PODS || !free_name(sim, &name))
         return NULL;
-    struct model_pod *pod = &model->pod[model->pods++];
+    struct model_pod *pod = &model->pod[model->n_pods++];
     *pod = (struct model_pod){.shape = shape, .name = name, .created_ms = sim->now_ms};
     pod->asked_version = sim->daemon.applied_nodes;
     pod->accepts = sim->rules.picky && draw_chance(draw, 500)
-                       ? 1U << draw_below(draw, sim->model.nodes)
+                       ? 1U << draw_below(draw, sim->model.n_nodes)
                        : MODEL_ANY;
     taints_of_pod(sim, pod, draw);
     pod->schedulers = sim->rules.both ? (1U << sim->rules.schedulers) - 1
@@ -541,9 +541,9 @@ static void end_pod(struct sim *sim, const struct model_pod *pod, bool well)
 
 static struct model_pod *some_pod(struct sim *sim, struct draw *draw)
 {
-    if (sim->model.pods == 0)
+    if (sim->model.n_pods == 0)
         return NULL;
-    struct model_pod *pod = &sim->model.pod[draw_below(draw, sim->model.pods)];
+    struct model_pod *pod = &sim->model.pod[draw_below(draw, sim->model.n_pods)];
     return pod->there ? pod : NULL;
 }
 
@@ -555,10 +555,10 @@ void core_evict(struct sim *sim, struct model_pod *pod)
 
 void core_vanish(struct sim *sim, uint32_t pods)
 {
-    const uint32_t from = draw_below(&sim->agents_draw, sim->model.pods);
+    const uint32_t from = draw_below(&sim->agents_draw, sim->model.n_pods);
 
-    for (uint32_t k = 0; k < sim->model.pods && pods > 0; k++) {
-        const struct model_pod *pod = &sim->model.pod[(from + k) % sim->model.pods];
+    for (uint32_t k = 0; k < sim->model.n_pods && pods > 0; k++) {
+        const struct model_pod *pod = &sim->model.pod[(from + k) % sim->model.n_pods];
         if (!model_alive(pod) || !pod->ours)
             continue;
         delete_pod(sim, pod, true);
@@ -568,7 +568,7 @@ void core_vanish(struct sim *sim, uint32_t pods)
 
 bool core_makes_room(struct sim *sim, const struct model_pod *pod)
 {
-    const uint32_t from = draw_below(&sim->draw, sim->model.pods);
+    const uint32_t from = draw_below(&sim->draw, sim->model.n_pods);
     uint32_t ended = 0;
 
     if (!pod->shape->grantable || oracle_fits_somewhere(sim, pod))
@@ -577,9 +577,9 @@ bool core_makes_room(struct sim *sim, const struct model_pod *pod)
         sim_met("pod/makes_room");
         return true;
     }
-    for (uint32_t k = 0; k < sim->model.pods && ended < MAKE_ROOM; k++) {
-        struct model_pod *other = &sim->model.pod[(from + k) % sim->model.pods];
-        if (!model_alive(other) || !other->ours || other->shares == 0)
+    for (uint32_t k = 0; k < sim->model.n_pods && ended < MAKE_ROOM; k++) {
+        struct model_pod *other = &sim->model.pod[(from + k) % sim->model.n_pods];
+        if (!model_alive(other) || !other->ours || other->n_shares == 0)
             continue;
         end_pod(sim, other, true);
         other->kubelet_ms = sim->now_ms + draw_between(&sim->draw, 10, 20000);
@@ -619,7 +619,7 @@ static void kubelet(struct sim *sim, struct model_pod *pod)
 
 void core_kubelets(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         struct model_pod *pod = &sim->model.pod[i];
         if (pod->there && pod->kubelet_ms != 0 && sim->now_ms >= pod->kubelet_ms)
             kubelet(sim, pod);
@@ -635,7 +635,7 @@ int64_t core_next(const struct sim *sim)
 {
     int64_t next = INT64_MAX;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (pod->there && pod->kubelet_ms != 0 && pod->kubelet_ms < next)
             next = pod->kubelet_ms;
@@ -648,10 +648,10 @@ int64_t core_next(const struct sim *sim)
 static const char *forged(struct sim *sim, struct draw *draw, const struct shape *shape,
                           char out[256])
 {
-    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
-    const char *gpu = node->is.gpu[draw_below(draw, node->is.gpus)].id;
-    const char *container = shape->wants > 0 ? shape->want[0].container : "c";
-    const uint32_t milli = shape->wants > 0 ? shape->want[0].milli : 100;
+    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.n_nodes)];
+    const char *gpu = node->is.gpu[draw_below(draw, node->is.n_gpus)].id;
+    const char *container = shape->n_wants > 0 ? shape->want[0].container : "c";
+    const uint32_t milli = shape->n_wants > 0 ? shape->want[0].milli : 100;
 
     switch (draw_below(draw, 6)) {
     case 0: /* what it would be if it were ours */
@@ -708,7 +708,7 @@ static bool is_shape(const struct model_pod *pod, const char *word)
 /* The youngest that waits and requests one GPU or two halves; NULL: none. */
 static struct model_pod *who_may_ask_otherwise(struct sim *sim)
 {
-    for (uint32_t i = sim->model.pods; i > 0; i--) {
+    for (uint32_t i = sim->model.n_pods; i > 0; i--) {
         struct model_pod *pod = &sim->model.pod[i - 1];
         if (model_alive(pod) && pod->node[0] == '\0' &&
             (is_shape(pod, "1000") || is_shape(pod, "1000over2")))
@@ -745,7 +745,7 @@ static bool demand_otherwise(struct sim *sim, struct draw *draw)
 {
     if (!sim->rules.linked)
         return false;
-    for (uint32_t i = sim->model.pods; i > 0; i--) {
+    for (uint32_t i = sim->model.n_pods; i > 0; i--) {
         struct model_pod *pod = &sim->model.pod[i - 1];
         if (model_alive(pod) && pod->node[0] == '\0' && topology_ask(sim, pod, draw))
             return true;
@@ -769,7 +769,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
 
     if (pod == NULL)
         return;
-    must(shape->wants <= 1 && shape->model == NULL && shape->memory == NULL);
+    must(shape->n_wants <= 1 && shape->model == NULL && shape->memory == NULL);
     pod->strange = true;
     (void)snprintf(name, sizeof name, "p%u", pod->name);
     (void)snprintf(milli, sizeof milli, "%u", shape->want[0].milli);
@@ -779,7 +779,7 @@ static void hostile_stranger(struct sim *sim, struct draw *draw, const char *nod
                                    .resource = "nvidia.com/vgpu",
                                    .whole_resource = "nvidia.com/gpu",
                                    .amount = amount,
-                                   .asking = shape->wants,
+                                   .asking = shape->n_wants,
                                    .whole = shape->whole};
     strbuf_init(&body);
     hostile_pod(&body, &is, &(struct hostile_draw){.user = draw, .below = draw_any});
@@ -812,7 +812,7 @@ static void hostile_edit(struct sim *sim, struct draw *draw, struct model_pod *p
 /* The oldest pod whose GPUs a tenant made up; NULL: none lives. */
 static struct model_pod *who_made_up(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && pod->makes_up)
             return pod;
@@ -838,12 +838,12 @@ static void make_up(struct sim *sim, struct draw *draw, const char *node)
     strbuf_printf(&note, "{\"v\":1,\"containers\":{\"%s\":[", want->container);
     for (uint32_t i = 0; i < want->count; i++)
         strbuf_printf(&note, "%s{\"gpu\":\"GPU-p%u-%u\",\"index\":%u,\"milli\":%u,\"mib\":0}",
-                      i > 0 ? "," : "", sim->model.pods, i, i, want->milli / want->count);
+                      i > 0 ? "," : "", sim->model.n_pods, i, i, want->milli / want->count);
     strbuf_str(&note, "]}}");
-    const uint32_t pods = sim->model.pods;
+    const uint32_t pods = sim->model.n_pods;
     create_pod(sim, draw, shape, node, note.data);
     strbuf_done(&note);
-    if (sim->model.pods > pods)
+    if (sim->model.n_pods > pods)
         sim->model.pod[pods].makes_up = true;
     sim_met("tenant/makes_up");
 }
@@ -866,7 +866,7 @@ static void tenant(struct sim *sim, struct draw *draw)
     char note[256];
     char path[160];
     const struct shape *shape = topology_shape(sim, draw);
-    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
+    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.n_nodes)];
     struct model_pod *pod = some_pod(sim, draw);
 
     switch (draw_below(draw, 10)) {
@@ -1029,9 +1029,9 @@ void core_crowd(struct sim *sim)
 
 void core_begin(struct sim *sim)
 {
-    sim->model.nodes = sim->rules.nodes;
+    sim->model.n_nodes = sim->rules.nodes;
     /* The last by name is the oldest. */
-    for (uint32_t i = sim->model.nodes; i > 0; i--) {
+    for (uint32_t i = sim->model.n_nodes; i > 0; i--) {
         begin_node(sim, i - 1);
         sim->wall_ms += NODE_AGE_MS;
     }
@@ -1087,7 +1087,7 @@ void core_calm(struct sim *sim)
 
 void core_end_all(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (sim->model.pod[i].there)
             delete_pod(sim, &sim->model.pod[i], true);
 }

@@ -27,7 +27,7 @@ static bool has_always_shown(const struct model_node *node, const char *id)
 {
     for (uint32_t v = 0; v < node->versions; v++) {
         bool shown = false;
-        for (uint32_t i = 0; i < node->was[v].gpus; i++)
+        for (uint32_t i = 0; i < node->was[v].n_gpus; i++)
             shown =
                 shown || (strcmp(node->was[v].gpu[i].id, id) == 0 && !node->was[v].gpu[i].missing);
         if (!shown)
@@ -67,7 +67,7 @@ enum copies_whose copies_whose(const struct sim *sim, const struct model_node *n
 
 bool copies_at(const struct sim *sim, const struct model_node *node)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (copied_of(sim, node->is.gpu[i].id) != NULL)
             return true;
     return false;
@@ -101,10 +101,10 @@ static void copy(struct sim *sim, struct model_node *node, const struct model_no
                                         .known = !gpu->missing && is_known(sim, from)};
         (void)snprintf(copied->id, sizeof copied->id, "%s", gpu->id);
     }
-    struct model_gpu *mine = &node->is.gpu[node->is.gpus];
+    struct model_gpu *mine = &node->is.gpu[node->is.n_gpus];
     *mine = *gpu;
     mine->alias[0] = '\0';
-    mine->index = node->is.gpus++;
+    mine->index = node->is.n_gpus++;
     mine->copy = true;
     mine->missing = mine->ill = false;
     mine->held[0] = '\0'; /* by nobody, and nobody says why it is ill */
@@ -114,7 +114,7 @@ static void copy(struct sim *sim, struct model_node *node, const struct model_no
 
 static bool has(const struct model_node *node, const char *id)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (strcmp(node->is.gpu[i].id, id) == 0)
             return true;
     return false;
@@ -128,7 +128,7 @@ static bool copy_from(struct sim *sim, struct model_node *node, const struct mod
 
     if (from == node || node->by_agent || !from->is.there || from->source != MODEL_ANNOTATED)
         return false; /* an agent shows what it finds */
-    for (uint32_t i = 0; i < from->is.gpus && node->is.gpus < MODEL_GPUS && (all || !any); i++)
+    for (uint32_t i = 0; i < from->is.n_gpus && node->is.n_gpus < MODEL_GPUS && (all || !any); i++)
         if (!from->is.gpu[i].copy && !has(node, from->is.gpu[i].id)) {
             copy(sim, node, from, i);
             any = true;
@@ -141,9 +141,9 @@ static void come_and_go(struct sim *sim, struct model_node *node)
     bool any = false;
     bool shows = false;
 
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         shows = shows || (node->is.gpu[i].copy && !node->is.gpu[i].missing);
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         any = any || node->is.gpu[i].copy;
         if (node->is.gpu[i].copy)
             node->is.gpu[i].missing = shows;
@@ -160,7 +160,7 @@ static void blink(struct sim *sim)
         if (!owner->is.there || owner->odd || owner->by_agent)
             continue;
         const bool shows = !owner->is.gpu[0].missing;
-        for (uint32_t g = 0; g < owner->is.gpus; g++)
+        for (uint32_t g = 0; g < owner->is.n_gpus; g++)
             owner->is.gpu[g].missing = shows;
         core_patch_node(sim, owner, shows ? "copied_and_shows_nothing" : "copied_and_shows_all");
         return;
@@ -171,7 +171,7 @@ bool copies_step(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     if (!sim->rules.copies || node->source != MODEL_ANNOTATED || !draw_chance(draw, 500))
         return false;
-    const struct model_node *from = &sim->model.node[draw_below(draw, sim->model.nodes)];
+    const struct model_node *from = &sim->model.node[draw_below(draw, sim->model.n_nodes)];
     const bool all = draw_chance(draw, 300);
 
     switch (draw_below(draw, 3)) {
@@ -195,7 +195,7 @@ void copies_begin(struct sim *sim)
 {
     if (!sim->rules.copies || !sim->rules.loses)
         return;
-    for (uint32_t n = 0; n + 1 < sim->model.nodes; n++)
+    for (uint32_t n = 0; n + 1 < sim->model.n_nodes; n++)
         if (copy_from(sim, &sim->model.node[n], &sim->model.node[n + 1], true))
             core_patch_node(sim, &sim->model.node[n], "is_a_clone");
 }
@@ -211,7 +211,7 @@ void oracle_copies(const struct sim *sim, const struct model_pod *pod,
     if (copies_whose(sim, here, share->gpu) == COPIES_ANOTHERS)
         sim_violation(sim, "p%u was granted GPU %s on %s, and another node showed it first",
                       pod->name, share->gpu, pod->node);
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const uint32_t sum = node != here ? oracle_granted(sim, node, share->gpu, NULL) : 0;
         /* If a ledger is lost while its owner cannot be read: TRUST.md, Known. */

@@ -16,7 +16,7 @@
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"
@@ -37,10 +37,10 @@ static void others(struct sim *sim, const char *where)
 static void yield(void *ctx, enum yield where)
 {
     static const char *const word[] = {
-        [YIELD_SNAPSHOT_AND_ANSWER] = "snapshot_and_judgement",
-        [YIELD_RECORD_AND_READING] = "record_and_reading",
-        [YIELD_READING_AND_ANSWER] = "reading_and_answer",
-        [YIELD_ROOM_AND_WAKE_UP] = "room_and_wake_up",
+        [YIELD_AFTER_SNAPSHOT] = "snapshot_and_judgement",
+        [YIELD_AFTER_REFUSAL] = "record_and_reading",
+        [YIELD_AFTER_GENERATION] = "reading_and_answer",
+        [YIELD_AFTER_PUBLISH] = "room_and_wake_up",
     };
 
     others(ctx, word[where]);
@@ -292,7 +292,7 @@ void daemon_boot(struct sim *sim)
         return;
     }
     policy_draw(sim);
-    if (sim->books == 0 || draw_chance(&sim->draw, 200))
+    if (sim->n_books == 0 || draw_chance(&sim->draw, 200))
         rules_draw(sim, &sim->draw);
     rules_lost(sim);
     fill_settings(sim, &daemon->settings);

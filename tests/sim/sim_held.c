@@ -40,7 +40,7 @@ bool held_is(const struct sim *sim, const struct model_node *node, const struct 
 {
     if (gpu->held[0] == '\0')
         return false;
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!names_pod(gpu->held, pod->uid))
             continue;
@@ -56,7 +56,7 @@ bool held_names_all(const struct model_version *version, const struct model_pod 
 {
     uint32_t named = 0;
 
-    for (uint32_t i = 0; i < version->gpus; i++)
+    for (uint32_t i = 0; i < version->n_gpus; i++)
         named += !version->gpu[i].missing && names_pod(version->gpu[i].held, pod->uid) ? 1 : 0;
     return named >= pod->shape->whole;
 }
@@ -83,7 +83,7 @@ bool held_surely(const struct sim *sim, const struct model_pod *pod, const struc
 
     if (uid == NULL)
         return gpu->held[0] != '\0';
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (strcmp(sim->model.pod[i].uid, uid) == 0)
             return was_known(&sim->model.pod[i], pod);
     return false;
@@ -92,7 +92,7 @@ bool held_surely(const struct sim *sim, const struct model_pod *pod, const struc
 bool held_closes(const struct sim *sim, const struct model_pod *pod,
                  const struct model_version *version)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (was_known(&sim->model.pod[i], pod) && !held_names_all(version, &sim->model.pod[i]))
             return true;
     return false;
@@ -102,7 +102,7 @@ bool held_closes(const struct sim *sim, const struct model_pod *pod,
 
 static const char *word_of(const struct node *node, const struct gpu *gpu)
 {
-    for (uint32_t i = 0; i < node->notes; i++)
+    for (uint32_t i = 0; i < node->n_notes; i++)
         if (strcmp(node->note[i].gpu->text, gpu->id->text) == 0)
             return node->note[i].held != NULL ? node->note[i].held : "";
     return "";
@@ -110,7 +110,7 @@ static const char *word_of(const struct node *node, const struct gpu *gpu)
 
 static const char *illness_of(const struct node *node, const struct gpu *gpu)
 {
-    for (uint32_t i = 0; i < node->notes; i++)
+    for (uint32_t i = 0; i < node->n_notes; i++)
         if (strcmp(node->note[i].gpu->text, gpu->id->text) == 0)
             return node->note[i].ill != NULL ? node->note[i].ill : "";
     return "";
@@ -122,7 +122,7 @@ bool held_shown(const struct node *node, const struct gpu *gpu, const bool *leav
 
     if (held[0] == '\0')
         return false;
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         if (!names_pod(held, facts->uid))
             continue;
@@ -142,10 +142,10 @@ uint32_t held_unnamed(const struct node *node, const bool *leaves)
 {
     uint64_t unnamed = 0;
 
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         uint32_t named = 0;
-        for (uint32_t k = 0; k < node->gpus; k++)
+        for (uint32_t k = 0; k < node->n_gpus; k++)
             named += names_pod(word_of(node, &node->gpu[k]), facts->uid) ? 1 : 0;
         if ((leaves == NULL || !leaves[i]) && named < facts->held_gpus)
             unnamed += facts->held_gpus - named;
@@ -157,7 +157,7 @@ uint32_t held_unnamed(const struct node *node, const bool *leaves)
 
 static const struct gpu *shown_gpu(const struct node *node, const char *id)
 {
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (strcmp(node->gpu[i].id->text, id) == 0 && (node->gpu[i].flags & GPU_ABSENT) == 0)
             return &node->gpu[i];
     return NULL;
@@ -201,7 +201,7 @@ static bool says(const struct node *node, const struct model_version *version)
         return false;
     if (version->stripped)
         return true;
-    for (uint32_t i = 0; i < version->gpus; i++)
+    for (uint32_t i = 0; i < version->n_gpus; i++)
         if (differs(node, &version->gpu[i]) != NULL)
             return false;
     return true;
@@ -223,7 +223,7 @@ void oracle_holds(const struct sim *sim, const struct node *node)
         model_node((struct model *)(uintptr_t)&sim->model, node->name->text);
     const uint32_t unnamed = held_unnamed(node, NULL);
 
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (((node->gpu[i].flags & GPU_HELD) != 0) != held_shown(node, &node->gpu[i], NULL))
             sim_violation(sim, "GPU %s is %sheld, and is said to be held by \"%s\"",
                           node->gpu[i].id->text, (node->gpu[i].flags & GPU_HELD) != 0 ? "" : "not ",
@@ -239,7 +239,7 @@ void oracle_holds(const struct sim *sim, const struct node *node)
 
 static const struct model_pod *holder_of(const struct sim *sim, const char *held)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (names_pod(held, sim->model.pod[i].uid))
             return &sim->model.pod[i];
     return NULL;
@@ -321,7 +321,7 @@ static void oracle_view(const struct sim *sim, const struct model_node *node,
                       json_integer_value(json_object_get(view, "unnamedGpus")),
                       held_unnamed(shown, NULL));
     json_array_foreach (json_object_get(view, "gpus"), at, gpu)
-        for (uint32_t i = 0; i < node->is.gpus; i++)
+        for (uint32_t i = 0; i < node->is.n_gpus; i++)
             if (!node->is.gpu[i].missing && strcmp(node->is.gpu[i].id, text_at(gpu, "id")) == 0)
                 oracle_view_of_gpu(sim, node, &node->is.gpu[i], gpu);
     json_decref(view);
@@ -342,7 +342,7 @@ static void note_drift(void *user, const struct drift *drift)
     struct told_drift *told = user;
 
     if (strcmp(drift->kind, "unhealthy") == 0)
-        for (uint32_t i = 0; i < told->node->allocations; i++)
+        for (uint32_t i = 0; i < told->node->n_allocations; i++)
             told->unhealthy[i] =
                 told->unhealthy[i] || told->node->allocation[i] == drift->allocation;
     if (strcmp(drift->kind, "mixed") == 0 && drift->gpu != NULL)
@@ -353,7 +353,7 @@ static void note_drift(void *user, const struct drift *drift)
 
 static const struct model_gpu *told_of(const struct model_node *node, const char *id)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (strcmp(node->is.gpu[i].id, id) == 0 && !node->is.gpu[i].missing)
             return &node->is.gpu[i];
     return NULL;
@@ -361,7 +361,7 @@ static const struct model_gpu *told_of(const struct model_node *node, const char
 
 static bool has_share_on(const struct allocation *allocation, const char *id)
 {
-    for (uint32_t i = 0; i < allocation->charges; i++)
+    for (uint32_t i = 0; i < allocation->n_charges; i++)
         if (strcmp(allocation->charge[i].gpu->text, id) == 0)
             return true;
     return false;
@@ -369,7 +369,7 @@ static bool has_share_on(const struct allocation *allocation, const char *id)
 
 static bool is_on_sick(const struct model_node *node, const struct allocation *allocation)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (!node->is.gpu[i].missing && node->is.gpu[i].ill &&
             has_share_on(allocation, node->is.gpu[i].id))
             return true;
@@ -382,18 +382,18 @@ static void oracle_drift_told(const struct sim *sim, const struct model_node *no
     struct told_drift told = {.node = shown};
     bool shares = false;
 
-    must(shown->allocations <= ALLOCATIONS_MAX && shown->gpus <= SHOWN_GPUS_MAX);
+    must(shown->n_allocations <= ALLOCATIONS_MAX && shown->n_gpus <= SHOWN_GPUS_MAX);
     drift_of(shown, &told, note_drift);
-    for (uint32_t i = 0; i < shown->allocations; i++) {
+    for (uint32_t i = 0; i < shown->n_allocations; i++) {
         const struct allocation *allocation = shown->allocation[i];
-        shares = shares || allocation->facts.shares > 0 || allocation->facts.unplaced_milli > 0;
+        shares = shares || allocation->facts.n_shares > 0 || allocation->facts.unplaced_milli > 0;
         if (told.unhealthy[i] != is_on_sick(node, allocation))
             sim_violation(sim, "%s on %s %s said to be on a sick GPU", allocation->facts.name,
                           node->name, told.unhealthy[i] ? "is wrongly" : "is not");
         if (told.unhealthy[i])
             sim_met("told/share_on_sick");
     }
-    for (uint32_t i = 0; i < shown->gpus; i++) {
+    for (uint32_t i = 0; i < shown->n_gpus; i++) {
         const struct model_gpu *gpu = told_of(node, shown->gpu[i].id->text);
         const bool mixed =
             gpu != NULL && shown->gpu[i].charges > 0 && held_is(sim, node, gpu, NULL);
@@ -410,14 +410,14 @@ static void oracle_drift_told(const struct sim *sim, const struct model_node *no
 
 void oracle_agents(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
         if (!node->by_agent || !node->is.there || node->odd || node->is.stripped)
             continue;
         if (shown == NULL || shown->gone)
             sim_violation(sim, "node %s is there, and not for milligpud", node->name);
-        for (uint32_t i = 0; i < node->is.gpus; i++)
+        for (uint32_t i = 0; i < node->is.n_gpus; i++)
             if (differs(shown, &node->is.gpu[i]) != NULL)
                 sim_violation(sim, "GPU %s: %s is shown otherwise than its Node says",
                               node->is.gpu[i].id, differs(shown, &node->is.gpu[i]));
@@ -448,7 +448,7 @@ static void oracle_required(const struct sim *sim, const struct model_pod *pod, 
     if (node == NULL || !had_agent(node, pod, *out))
         sim_violation(sim, "p%u was bound to %s %s an agent, and its Binding says otherwise",
                       pod->name, pod->node, *out ? "without" : "with");
-    for (uint32_t s = 0; s < pod->shares; s++) {
+    for (uint32_t s = 0; s < pod->n_shares; s++) {
         (void)snprintf(key, sizeof key, ANNOTATION_REQUIRED_CONTAINER "%s",
                        pod->shape->want[pod->share[s].want].container);
         if ((strcmp(text_at(notes, key), REQUIRED_PLUGINS) == 0) != *out)
@@ -461,7 +461,7 @@ void oracle_signed(struct sim *sim, struct model_pod *pod, const json_t *notes)
 {
     const char *signature = text_at(notes, ANNOTATION_SIGNATURE);
 
-    if (pod->shares == 0)
+    if (pod->n_shares == 0)
         return; /* it has no annotations */
     if (!sim->rules.agents && signature[0] != '\0')
         sim_violation(sim, "p%u: somebody signed its allocation", pod->name);

@@ -38,9 +38,9 @@ void oracle_history(struct sim *sim)
                            "SELECT count(*) FROM allocation WHERE uid = ? AND state = 'released'",
                            -1, &stmt, NULL) != SQLITE_OK)
         sim_violation(sim, "the history cannot be asked");
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
-        if (!pod->ours || pod->shares == 0 || model_alive(pod) || !is_young(sim, pod))
+        if (!pod->ours || pod->n_shares == 0 || model_alive(pod) || !is_young(sim, pod))
             continue;
         if (rows_of(sim, stmt, pod->uid) == 0)
             sim_violation(sim, "p%u was bound %lld s ago, and the history has nothing of it",

@@ -39,7 +39,7 @@ enum { TAKEN_WAITS = KEY_RETIRE_WAITS + 4, SETTLED_MS = 600000 };
 
 static struct sim_key *key_of(struct sim_keys *keys, const char *id)
 {
-    for (uint32_t i = 0; i < keys->keys; i++)
+    for (uint32_t i = 0; i < keys->n_keys; i++)
         if (strcmp(keys->key[i].id, id) == 0)
             return &keys->key[i];
     return NULL;
@@ -58,20 +58,20 @@ static void key_comes(struct sim *sim, const char *id, const char *text)
         sim_met("key/comes_back");
         return;
     }
-    if (keys->keys == SIM_KEYS)
+    if (keys->n_keys == SIM_KEYS)
         sim_violation(sim, "the simulator's own table of keys is full");
-    key = &keys->key[keys->keys++];
+    key = &keys->key[keys->n_keys++];
     *key = (struct sim_key){
         .from_ms = sim->now_ms, .until_ms = INT64_MAX, .alone = strcmp(id, keys->alone) == 0};
     (void)snprintf(key->id, sizeof key->id, "%s", id);
     (void)snprintf(key->text, sizeof key->text, "%s", text);
     sim_met(key->alone ? "key/new" : "key/next");
-    sim_say(sim, "key %u is published", keys->keys);
+    sim_say(sim, "key %u is published", keys->n_keys);
 }
 
 static void key_goes(struct sim *sim, struct sim_key *key)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && strcmp(pod->signed_by, key->id) == 0 && !key->revoked)
             sim_violation(sim, "the key that signed for p%u is taken away, and it lives",
@@ -97,7 +97,7 @@ static void effect(void *user, const struct sim_effect *what)
     json_t *data = json_object_get(map, "data");
     json_object_foreach (data, id, value)
         key_comes(sim, id, json_string_value(value));
-    for (uint32_t i = 0; i < sim->keys.keys; i++)
+    for (uint32_t i = 0; i < sim->keys.n_keys; i++)
         if (sim->keys.key[i].until_ms == INT64_MAX &&
             json_object_get(data, sim->keys.key[i].id) == NULL)
             key_goes(sim, &sim->keys.key[i]);
@@ -183,7 +183,7 @@ static void publish_first(struct sim *sim)
             json_pack("{s:s,s:s,s:{s:s},s:{s:s}}", "apiVersion", "v1", "kind", "ConfigMap",
                       "metadata", "name", KEYS_CONFIGMAP, "data", key[0].id, key[0].key),
             201);
-    must(sim->keys.keys == 1);
+    must(sim->keys.n_keys == 1);
     sim->keys.key[0].from_ms = INT64_MIN / 2;
 }
 
@@ -322,7 +322,7 @@ void keys_calm(struct sim *sim)
 static void replace(struct sim *sim, struct draw *draw)
 {
     struct key_entry key[KEYRING_MAX];
-    const char *id = sim->keys.key[draw_below(draw, sim->keys.keys)].id;
+    const char *id = sim->keys.key[draw_below(draw, sim->keys.n_keys)].id;
 
     if (sim->keys.keyring == NULL)
         return;
@@ -338,7 +338,7 @@ static void replace(struct sim *sim, struct draw *draw)
 /* A living pod that was edited needs its signature when the ledger is lost. */
 static bool is_needed(const struct sim *sim, const struct sim_key *key)
 {
-    for (uint32_t i = 0; sim->rules.loses && i < sim->model.pods; i++) {
+    for (uint32_t i = 0; sim->rules.loses && i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && pod->unlike && strcmp(pod->signed_by, key->id) == 0)
             return true;
@@ -360,7 +360,7 @@ static bool signs(const struct sim *sim, const char *id)
 /* As milligpuctl writes it, which refuses that for a key that signs. */
 static void revoke_key(struct sim *sim, struct draw *draw)
 {
-    struct sim_key *key = &sim->keys.key[draw_below(draw, sim->keys.keys)];
+    struct sim_key *key = &sim->keys.key[draw_below(draw, sim->keys.n_keys)];
     char mark[sizeof ANNOTATION_REVOKED_KEY + KEY_ID_BYTES];
 
     if (sim->keys.keyring == NULL || key->until_ms != INT64_MAX || signs(sim, key->id) ||
@@ -403,7 +403,7 @@ bool keys_believes(struct sim *sim, const struct model_node *node, const struct 
         sim_met("stay/not_signed");
         return false;
     }
-    if (key + 1 < keys->key + keys->keys)
+    if (key + 1 < keys->key + keys->n_keys)
         sim_met("stay/earlier_key");
     if (key->from_ms > shown_ms && key->alone) {
         sim_met("stay/new_key");
@@ -480,12 +480,12 @@ void oracle_proofs(struct sim *sim)
 
     if (keys->api == NULL)
         return;
-    for (uint32_t i = 0; i < keys->keys; i++) {
+    for (uint32_t i = 0; i < keys->n_keys; i++) {
         if (keys->key[i].revoked && keys->key[i].until_ms == INT64_MAX)
             sim_violation(sim, "key %u is revoked, and published when all is quiet%s", i + 1,
                           keys->key[i].back ? ": a late request brought it back" : "");
     }
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && pod->ours && !pod->strange && pod->signed_by[0] != '\0')
             oracle_proof(sim, pod);
@@ -497,7 +497,7 @@ void oracle_keys_gone(struct sim *sim)
     struct sim_keys *keys = &sim->keys;
     struct key_entry key[KEYRING_MAX];
 
-    if (keys->api == NULL || keys->keys == 1)
+    if (keys->api == NULL || keys->n_keys == 1)
         return;
     const int64_t needs_ms = TAKEN_WAITS * keys->wait_ms;
     if (needs_ms > SETTLED_MS)
@@ -506,7 +506,7 @@ void oracle_keys_gone(struct sim *sim)
     const size_t count = keyring_list(keys->keyring, key);
     if (count != 1)
         sim_violation(sim, "no pod is left, and milligpud still has %zu keys", count);
-    for (uint32_t i = 0; i < keys->keys; i++)
+    for (uint32_t i = 0; i < keys->n_keys; i++)
         if (keys->key[i].until_ms == INT64_MAX && strcmp(keys->key[i].id, key[0].id) != 0 &&
             !keys->lost && !keys->key[i].back)
             sim_violation(sim, "no pod is left, and key %u is still published", i + 1);

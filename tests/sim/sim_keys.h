@@ -48,7 +48,7 @@ struct sim_keys {
     bool lost;                   /* the files, once at least */
     char alone[KEY_ID_BYTES];    /* the key that was made then */
     int64_t lag_ms[MODEL_NODES]; /* how far the mount there is behind */
-    uint32_t keys;
+    uint32_t n_keys;
     struct sim_key key[SIM_KEYS];
 };
 

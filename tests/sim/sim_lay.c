@@ -47,7 +47,7 @@ uint32_t lay_next(const struct lay_raise *raise, uint32_t milli)
 static const struct model_gpu *told_of(const struct model_version *version, const char *id,
                                        uint32_t *out)
 {
-    for (*out = 0; *out < version->gpus; ++*out) {
+    for (*out = 0; *out < version->n_gpus; ++*out) {
         const struct model_gpu *gpu = &version->gpu[*out];
         if (!gpu->missing && (strcmp(gpu->id, id) == 0 || strcmp(gpu->alias, id) == 0))
             return gpu;
@@ -60,12 +60,12 @@ void lay_tell(struct lay_room *room, const struct model_version *version)
 {
     uint32_t at[LAY_GPUS];
 
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct model_gpu *told = told_of(version, room->gpu[i].id, &at[i]);
         room->gpu[i].numa = told != NULL ? told->numa : 0;
         room->gpu[i].links = 0;
         for (uint32_t k = 0; told != NULL && k < i; k++) {
-            const struct model_gpu *other = at[k] < version->gpus ? &version->gpu[at[k]] : NULL;
+            const struct model_gpu *other = at[k] < version->n_gpus ? &version->gpu[at[k]] : NULL;
             if (other == NULL ||
                 ((told->names >> at[k] & 1) == 0 && (other->names >> at[i] & 1) == 0))
                 continue;
@@ -77,7 +77,7 @@ void lay_tell(struct lay_room *room, const struct model_version *version)
 
 static bool are_linked(const struct lay_room *room, uint32_t gpus)
 {
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         if ((gpus >> i & 1) != 0 && (gpus & ~room->gpu[i].links & ~(1U << i)) != 0)
             return false;
     return true;
@@ -87,7 +87,7 @@ static bool are_on_one_numa(const struct lay_room *room, uint32_t gpus)
 {
     uint32_t numa = 0;
 
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         if ((gpus >> i & 1) == 0)
             continue;
         if (room->gpu[i].numa == 0 || (numa != 0 && room->gpu[i].numa != numa))
@@ -141,7 +141,7 @@ static bool has_room(const struct lay *lay, uint32_t at)
     uint32_t milli[MODEL_WANTS] = {0};
     uint32_t mib[MODEL_WANTS] = {0};
 
-    for (uint32_t w = 0; w < lay->shape->wants; w++) {
+    for (uint32_t w = 0; w < lay->shape->n_wants; w++) {
         if ((lay->on[w] >> at & 1) == 0)
             continue;
         milli[w] = milli_of(lay, w);
@@ -157,9 +157,9 @@ static bool leaves_whole(const struct lay *lay)
     uint32_t touched = 0;
     uint32_t left = 0;
 
-    for (uint32_t w = 0; w < lay->shape->wants; w++)
+    for (uint32_t w = 0; w < lay->shape->n_wants; w++)
         touched |= lay->on[w];
-    for (uint32_t i = 0; i < lay->room->gpus; i++)
+    for (uint32_t i = 0; i < lay->room->n_gpus; i++)
         left += lay->room->gpu[i].whole && (touched >> i & 1) == 0 ? 1 : 0;
     return lay->shape->whole <= left;
 }
@@ -167,18 +167,18 @@ static bool leaves_whole(const struct lay *lay)
 /* The parts of this want from this GPU on, and all later wants. */
 static bool lay_rest(struct lay *lay, uint32_t want, uint32_t parts, uint32_t from)
 {
-    if (want == lay->shape->wants)
+    if (want == lay->shape->n_wants)
         return leaves_whole(lay);
     if (parts == 0) {
         if (!lay_obeys(lay->room, lay->on[want], lay->demand) ||
             lay_apart(lay->room, lay->on[want]) > lay->most)
             return false;
-        return lay_rest(lay, want + 1,
-                        want + 1 < lay->shape->wants ? model_parts(&lay->shape->want[want + 1]) : 0,
-                        0);
+        return lay_rest(
+            lay, want + 1,
+            want + 1 < lay->shape->n_wants ? model_parts(&lay->shape->want[want + 1]) : 0, 0);
     }
     const uint32_t milli = milli_of(lay, want);
-    for (uint32_t i = from; i < lay->room->gpus; i++) {
+    for (uint32_t i = from; i < lay->room->n_gpus; i++) {
         if (!lay->room->gpu[i].open || !lay_suits(lay->shape, &lay->room->gpu[i], milli))
             continue;
         lay->on[want] |= 1U << i;
@@ -195,7 +195,7 @@ static bool can_lie(const struct lay_room *room, const struct shape *shape, enum
     struct lay lay = {
         .room = room, .shape = shape, .demand = demand, .most = most, .raised = raised};
 
-    must(shape->wants > 0);
+    must(shape->n_wants > 0);
     return lay_rest(&lay, 0, model_parts(&shape->want[0]), 0);
 }
 
@@ -205,7 +205,7 @@ static uint32_t raise_beyond(const struct lay_room *room, const struct shape *sh
 {
     uint32_t next = 0;
 
-    for (uint32_t i = 0; room->raise.may && shape->memory != NULL && i < room->gpus; i++) {
+    for (uint32_t i = 0; room->raise.may && shape->memory != NULL && i < room->n_gpus; i++) {
         const uint32_t need = lay_need(&room->gpu[i], shape->memory_mib);
         const uint32_t raised = need > 0 ? lay_next(&room->raise, need) : 0;
         if (raised > beyond && (next == 0 || raised < next))
@@ -247,7 +247,7 @@ static uint32_t price_beyond(const struct lay_room *room, uint32_t beyond)
 {
     uint32_t next = 0;
 
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const uint32_t price = room->gpu[i].open ? room->gpu[i].price : 0;
         if (price > beyond && (next == 0 || price < next))
             next = price;
@@ -263,7 +263,7 @@ bool lay_cheapest(struct lay_room *room, const struct shape *shape, enum model_l
 
     while (!fits && (price = price_beyond(room, price)) > 0) {
         cheap = *room;
-        for (uint32_t i = 0; i < room->gpus; i++)
+        for (uint32_t i = 0; i < room->n_gpus; i++)
             cheap.gpu[i].open = room->gpu[i].open && room->gpu[i].price <= price;
         fits = lay_fits(&cheap, shape, demand);
     }
@@ -281,7 +281,7 @@ static bool lies_ever(const struct lay_room *room, uint32_t able, enum model_lie
 {
     if (parts == 0)
         return lay_obeys(room, gpus, demand);
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         if ((able >> i & 1) != 0 && gpus >> i == 0 &&
             lies_ever(room, able, demand, parts - 1, gpus | 1U << i))
             return true;
@@ -290,10 +290,10 @@ static bool lies_ever(const struct lay_room *room, uint32_t able, enum model_lie
 
 bool lay_ever(const struct lay_room *room, const struct shape *shape, enum model_lie demand)
 {
-    for (uint32_t w = 0; w < shape->wants; w++) {
+    for (uint32_t w = 0; w < shape->n_wants; w++) {
         const uint32_t parts = model_parts(&shape->want[w]);
         uint32_t able = 0;
-        for (uint32_t i = 0; i < room->gpus && parts > 0; i++)
+        for (uint32_t i = 0; i < room->n_gpus && parts > 0; i++)
             able |= lay_suits(shape, &room->gpu[i], shape->want[w].milli / parts) ? 1U << i : 0;
         if (!lies_ever(room, able, demand, parts, 0))
             return false;
@@ -323,9 +323,9 @@ static uint32_t choices(uint32_t gpus, uint32_t parts)
 bool lay_is_searched(const struct shape *shape, uint32_t gpus)
 {
     uint64_t beginnings = 1;
-    uint64_t steps = 1 + (uint64_t)shape->wants * 3 * gpus;
+    uint64_t steps = 1 + (uint64_t)shape->n_wants * 3 * gpus;
 
-    for (uint32_t w = 0; w < shape->wants; w++) {
+    for (uint32_t w = 0; w < shape->n_wants; w++) {
         const uint32_t parts = model_parts(&shape->want[w]);
         if (parts > gpus)
             return true; /* nor does it fit */
@@ -335,5 +335,5 @@ bool lay_is_searched(const struct shape *shape, uint32_t gpus)
         beginnings *= choices(gpus, parts);
     }
     steps *= shape->memory != NULL ? 1 + gpus : 1;
-    return shape->wants == 1 || steps <= PLACE_STEPS_MAX;
+    return shape->n_wants == 1 || steps <= PLACE_STEPS_MAX;
 }

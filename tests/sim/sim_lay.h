@@ -44,7 +44,7 @@ struct lay_raise {
 
 struct lay_room {
     struct lay_raise raise;
-    uint32_t gpus;
+    uint32_t n_gpus;
     struct lay_gpu gpu[LAY_GPUS];
 };
 

@@ -34,7 +34,7 @@ static uint64_t hash_of(const struct sim *sim, const struct tally *tally)
         mix(&hash, class->milli);
         mix(&hash, class->share_mib);
         mix(&hash, class->count);
-        for (uint32_t m = 0; m < class->models; m++)
+        for (uint32_t m = 0; m < class->n_models; m++)
             mix(&hash, text_hash_by(text_of(class->model[m]), 0));
     }
     return hash;
@@ -84,11 +84,11 @@ static void oracle_used(const struct sim *sim, struct tally *tally)
     const struct workload *used = snapshot->context->workload;
     struct workload *stored = tally_workload(tally);
 
-    if (used->classes != stored->classes || used->count != stored->count)
+    if (used->n_classes != stored->n_classes || used->count != stored->count)
         sim_violation(sim, "%u classes of %llu pods are used after a start, %u of %llu are stored",
-                      used->classes, (unsigned long long)used->count, stored->classes,
+                      used->n_classes, (unsigned long long)used->count, stored->n_classes,
                       (unsigned long long)stored->count);
-    for (uint32_t i = 0; i < used->classes; i++)
+    for (uint32_t i = 0; i < used->n_classes; i++)
         if (!workload_alike(&used->class[i], &stored -> class[i]) ||
             used->class[i].count != stored->class[i].count)
             sim_violation(sim, "class %u that is used after a start is another one than is stored",

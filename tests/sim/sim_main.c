@@ -38,7 +38,7 @@ struct board {
     uint64_t runs;
     uint64_t operations;
     uint64_t digest; /* of all reports */
-    uint32_t words;
+    uint32_t n_words;
     struct {
         char word[SIM_WORD];
         uint64_t times;
@@ -73,17 +73,17 @@ static const char *const required[] = {
 
 static void met(uint64_t times, const char *word)
 {
-    for (uint32_t i = 0; i < board->words; i++)
+    for (uint32_t i = 0; i < board->n_words; i++)
         if (strcmp(board->met[i].word, word) == 0) {
             board->met[i].times += times;
             return;
         }
-    if (board->words == SIM_WORDS) {
+    if (board->n_words == SIM_WORDS) {
         (void)fprintf(stderr, "the table of words is full\n");
         _exit(VIOLATION);
     }
-    (void)snprintf(board->met[board->words].word, SIM_WORD, "%s", word);
-    board->met[board->words++].times = times;
+    (void)snprintf(board->met[board->n_words].word, SIM_WORD, "%s", word);
+    board->met[board->n_words++].times = times;
 }
 
 void sim_digest(const char *text)
@@ -317,10 +317,10 @@ static void gather(const struct board *boards, uint32_t jobs)
     for (uint32_t j = 0; j < jobs; j++) {
         board->runs += boards[j].runs;
         board->operations += boards[j].operations;
-        for (uint32_t i = 0; i < boards[j].words; i++)
+        for (uint32_t i = 0; i < boards[j].n_words; i++)
             met(boards[j].met[i].times, boards[j].met[i].word);
     }
-    qsort(board->met, board->words, sizeof board->met[0], by_word);
+    qsort(board->met, board->n_words, sizeof board->met[0], by_word);
 }
 
 static bool all_met(void)
@@ -329,7 +329,7 @@ static bool all_met(void)
 
     for (size_t i = 0; i < ARRAY_LEN(required); i++) {
         bool found = false;
-        for (uint32_t k = 0; k < board->words; k++)
+        for (uint32_t k = 0; k < board->n_words; k++)
             found =
                 found || (strcmp(board->met[k].word, required[i]) == 0 && board->met[k].times > 0);
         if (!found)
@@ -341,7 +341,7 @@ static bool all_met(void)
 
 static void report(double took)
 {
-    for (uint32_t i = 0; i < board->words; i++)
+    for (uint32_t i = 0; i < board->n_words; i++)
         (void)printf("%-32s %12llu times\n", board->met[i].word,
                      (unsigned long long)board->met[i].times);
     (void)printf("sim_runs %llu runs\nsim_operations %llu operations\nsim_seconds %.1f s\n"

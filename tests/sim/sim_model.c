@@ -87,13 +87,13 @@ const uint32_t model_shapes = ARRAY_LEN(model_shape);
 
 void model_done(struct model *model)
 {
-    for (uint32_t i = 0; i < model->nodes; i++)
+    for (uint32_t i = 0; i < model->n_nodes; i++)
         xfree(model->node[i].was);
 }
 
 struct model_pod *model_find(struct model *model, const char *uid)
 {
-    for (uint32_t i = model->pods; i > 0; i--)
+    for (uint32_t i = model->n_pods; i > 0; i--)
         if (strcmp(model->pod[i - 1].uid, uid) == 0)
             return &model->pod[i - 1];
     return NULL;
@@ -101,7 +101,7 @@ struct model_pod *model_find(struct model *model, const char *uid)
 
 struct model_node *model_node(struct model *model, const char *name)
 {
-    for (uint32_t i = 0; i < model->nodes; i++)
+    for (uint32_t i = 0; i < model->n_nodes; i++)
         if (strcmp(model->node[i].name, name) == 0)
             return &model->node[i];
     return NULL;
@@ -151,7 +151,7 @@ uint32_t model_peak_of(const struct shape *shape, const uint32_t amount[MODEL_WA
 {
     struct life life = {0};
 
-    for (uint32_t w = 0; w < shape->wants; w++)
+    for (uint32_t w = 0; w < shape->n_wants; w++)
         live(&life, &shape->want[w], amount[w]);
     return most(&life);
 }
@@ -160,7 +160,7 @@ uint32_t model_charge(const struct model_pod *pod, const char *gpu)
 {
     uint32_t milli[MODEL_WANTS] = {0};
 
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         if (strcmp(pod->share[i].gpu, gpu) == 0)
             milli[pod->share[i].want] += pod->share[i].milli;
     return model_peak_of(pod->shape, milli);
@@ -170,7 +170,7 @@ uint32_t model_peak(const struct shape *shape)
 {
     uint32_t milli[MODEL_WANTS] = {0};
 
-    for (uint32_t w = 0; w < shape->wants; w++)
+    for (uint32_t w = 0; w < shape->n_wants; w++)
         milli[w] = shape->want[w].milli;
     return model_peak_of(shape, milli);
 }
@@ -273,10 +273,10 @@ static void refresh(struct sim *sim, const char *path, uint32_t name,
         pod->there = false;
     if (object != NULL && (pod == NULL || strcmp(pod->uid, uid) != 0)) {
         /* The creator put its shape there and counted it. */
-        pod = &model->pod[model->pods - 1];
+        pod = &model->pod[model->n_pods - 1];
         (void)snprintf(pod->uid, sizeof pod->uid, "%s", uid);
         pod->there = true;
-        model->current[name] = model->pods;
+        model->current[name] = model->n_pods;
     }
     if (object != NULL && pod != NULL) {
         pod->version =
@@ -333,7 +333,7 @@ void model_effect(struct sim *sim, const struct sim_effect *effect)
     if (effect->path[strlen(pods) - 1] == '/') {
         name = (uint32_t)strtoul(effect->path + strlen(pods) + 1, NULL, 10);
     } else {
-        name = sim->model.pod[sim->model.pods - 1].name; /* it is being created */
+        name = sim->model.pod[sim->model.n_pods - 1].name; /* it is being created */
     }
     (void)snprintf(path, sizeof path, "%sp%u", pods, name);
     refresh(sim, path, name, effect);

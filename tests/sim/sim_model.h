@@ -41,7 +41,7 @@ enum model_lie { LIE_ANYWHERE, LIE_ON_NUMA, LIE_LINKED };
 
 struct shape {
     const char *word;
-    uint32_t wants;
+    uint32_t n_wants;
     struct model_want want[MODEL_WANTS];
     bool grantable;      /* a request that may be granted somewhere */
     bool ours;           /* names the resource */
@@ -100,7 +100,7 @@ struct model_version {
     bool unschedulable;
     bool not_ready;
     uint32_t taints; /* bits, as sim_taints.c numbers them */
-    uint32_t gpus;
+    uint32_t n_gpus;
     struct model_gpu gpu[MODEL_GPUS];
 };
 
@@ -167,7 +167,7 @@ struct model_pod {
     uint32_t tolerates;       /* bits: taints */
     uint32_t accepts;         /* bits: nodes that another extender agrees to */
     uint32_t schedulers;      /* bits: schedulers that are responsible for it */
-    uint32_t shares;
+    uint32_t n_shares;
     struct model_share share[MODEL_SHARES]; /* ours: as granted */
 };
 
@@ -181,9 +181,9 @@ struct model_copied {
 struct model {
     uint32_t copies;
     struct model_copied copied[MODEL_COPIES];
-    uint32_t nodes;
+    uint32_t n_nodes;
     struct model_node node[MODEL_NODES];
-    uint32_t pods;
+    uint32_t n_pods;
     struct model_pod pod[MODEL_PODS];
     uint32_t current[MODEL_NAMES]; /* index + 1 of the pod that has the name now or had it last */
 };

@@ -19,7 +19,7 @@ static void hide(struct model_node *node)
     if (node->odd)
         return;
     node->odd = node->was_odd = true;
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         node->hidden[i] = node->is.gpu[i].missing;
         node->is.gpu[i].missing = true;
     }
@@ -30,7 +30,7 @@ void odd_forget(struct model_node *node)
     if (!node->odd)
         return;
     node->odd = false;
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         node->is.gpu[i].missing = node->hidden[i];
 }
 
@@ -214,7 +214,7 @@ void odd_mend(struct sim *sim, struct model_node *node)
 
 void odd_mend_all(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.nodes; i++)
+    for (uint32_t i = 0; i < sim->model.n_nodes; i++)
         if (sim->model.node[i].odd)
             odd_mend(sim, &sim->model.node[i]);
 }
@@ -241,7 +241,7 @@ static void odd_change(struct sim *sim, struct model_node *node, struct draw *dr
 
 void core_odd_node(struct sim *sim, struct draw *draw)
 {
-    struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(draw, sim->model.n_nodes)];
 
     if (!node->is.there)
         return;
@@ -255,7 +255,7 @@ void core_odd_node(struct sim *sim, struct draw *draw)
 
 void oracle_odd_nodes(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t i = 0; i < sim->model.nodes; i++) {
+    for (uint32_t i = 0; i < sim->model.n_nodes; i++) {
         const struct model_node *node = &sim->model.node[i];
         if (!node->odd)
             continue;
@@ -266,6 +266,6 @@ void oracle_odd_nodes(struct sim *sim, const struct snapshot *snapshot)
         if (shown->free_milli > 0)
             sim_violation(sim, "node %s cannot be read, and the ledger has %u milli free there",
                           node->name, shown->free_milli);
-        sim_met(shown->allocations > 0 ? "odd/holds" : "odd/quiet");
+        sim_met(shown->n_allocations > 0 ? "odd/holds" : "odd/quiet");
     }
 }

@@ -29,7 +29,7 @@
 
 static uint32_t want_of(const struct shape *shape, const char *container)
 {
-    for (uint32_t i = 0; i < shape->wants; i++)
+    for (uint32_t i = 0; i < shape->n_wants; i++)
         if (strcmp(shape->want[i].container, container) == 0)
             return i;
     return MODEL_WANTS;
@@ -45,9 +45,9 @@ static void read_share(const struct sim *sim, struct model_pod *pod, uint32_t wa
     if (gpu == NULL || milli <= 0 || milli > 1000)
         sim_violation(sim, "p%u: a share without a GPU or of %lld milli", pod->name,
                       (long long)milli);
-    if (pod->shares == MODEL_SHARES)
+    if (pod->n_shares == MODEL_SHARES)
         sim_violation(sim, "p%u: more shares than anybody asked for", pod->name);
-    struct model_share *share = &pod->share[pod->shares++];
+    struct model_share *share = &pod->share[pod->n_shares++];
     share->want = want;
     share->milli = (uint32_t)milli;
     share->asked = raised != NULL ? (uint32_t)json_integer_value(raised) : share->milli;
@@ -62,7 +62,7 @@ static void read_annotation(const struct sim *sim, struct model_pod *pod, const 
     const char *name;
     json_t *parts;
 
-    pod->shares = 0;
+    pod->n_shares = 0;
     if (note == NULL && annotation[0] != '\0')
         sim_violation(sim, "p%u: the annotation of our Binding is no JSON", pod->name);
     json_object_foreach (containers, name, parts) {
@@ -84,7 +84,7 @@ static bool names(const struct model_gpu *gpu, const char *id)
 
 static const struct model_gpu *gpu_in(const struct model_version *version, const char *id)
 {
-    for (uint32_t i = 0; i < version->gpus; i++)
+    for (uint32_t i = 0; i < version->n_gpus; i++)
         if (!version->gpu[i].missing && names(&version->gpu[i], id))
             return &version->gpu[i];
     return NULL;
@@ -109,7 +109,7 @@ static bool same_gpu(const struct model_node *node, const char *a, const char *b
     if (strcmp(a, b) == 0)
         return true;
     for (uint32_t v = 0; v < node->versions; v++)
-        for (uint32_t i = 0; i < node->was[v].gpus; i++)
+        for (uint32_t i = 0; i < node->was[v].n_gpus; i++)
             if (names(&node->was[v].gpu[i], a) && names(&node->was[v].gpu[i], b))
                 return true;
     return false;
@@ -121,12 +121,12 @@ uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, co
 {
     uint32_t sum = 0;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!model_alive(pod) || !pod->ours || strcmp(pod->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
             continue;
-        for (uint32_t s = 0; s < pod->shares; s++) {
+        for (uint32_t s = 0; s < pod->n_shares; s++) {
             bool first = true;
             for (uint32_t k = 0; k < s; k++)
                 first = first && strcmp(pod->share[k].gpu, pod->share[s].gpu) != 0;
@@ -170,7 +170,7 @@ static uint32_t touched(const struct model_pod *pod, const struct model_version 
     const struct model_gpu *seen[MODEL_SHARES];
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct model_gpu *gpu = gpu_in(version, pod->share[i].gpu);
         bool again = false;
         if (gpu == NULL)
@@ -193,7 +193,7 @@ static bool leaves_whole(const struct sim *sim, const struct model_pod *pod,
     const uint32_t shares = touched(pod, version);
     uint32_t there = 0;
 
-    for (uint32_t i = 0; i < version->gpus; i++)
+    for (uint32_t i = 0; i < version->n_gpus; i++)
         there += version->gpu[i].missing || held_surely(sim, pod, &version->gpu[i]) ? 0 : 1;
     return shares <= there && pod->shape->whole <= there - shares;
 }
@@ -203,7 +203,7 @@ static void oracle_whole(const struct sim *sim, const struct model_pod *pod)
     const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
     bool ok = false;
 
-    if (pod->shape->whole == 0 || pod->shares == 0)
+    if (pod->shape->whole == 0 || pod->n_shares == 0)
         return; /* for whole GPUs alone kube-scheduler counts how many there are */
     for (uint32_t v = model_first_known(node, pod->asked_version); v < node->versions; v++)
         ok = ok || leaves_whole(sim, pod, &node->was[v]);
@@ -220,13 +220,13 @@ static void oracle_company(const struct sim *sim, const struct model_pod *pod)
 {
     const struct model_node *node = model_node((struct model *)(uintptr_t)&sim->model, pod->node);
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
         if (other == pod || !model_alive(other) || !other->ours ||
             strcmp(other->node, pod->node) != 0)
             continue;
-        if ((pod->shape->whole > 0 && other->shares > 0) ||
-            (other->shape->whole > 0 && pod->shares > 0 && !held_named_for(node, other, pod)))
+        if ((pod->shape->whole > 0 && other->n_shares > 0) ||
+            (other->shape->whole > 0 && pod->n_shares > 0 && !held_named_for(node, other, pod)))
             sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s)", pod->name,
                           pod->shape->word, pod->node, other->name, other->shape->word);
     }
@@ -237,11 +237,11 @@ void oracle_grant(struct sim *sim, struct model_pod *pod, const char *annotation
     if (!pod->asked)
         sim_violation(sim, "p%u was bound, and nobody asked", pod->name);
     read_annotation(sim, pod, annotation);
-    if (!pod->shape->grantable && pod->shares > 0)
+    if (!pod->shape->grantable && pod->n_shares > 0)
         sim_violation(sim, "p%u got shares for a request that cannot be granted", pod->name);
     oracle_amounts(sim, pod);
     oracle_policy(sim, pod);
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         oracle_share(sim, pod, &pod->share[i]);
     oracle_lies(sim, pod);
     oracle_whole(sim, pod);
@@ -269,8 +269,8 @@ bool oracle_should_hold(const struct model_pod *pod)
 static void room_of_node(const struct sim *sim, const struct model_node *node, const bool *victim,
                          bool bold, struct lay_room *out)
 {
-    out->gpus = node->is.gpus;
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    out->n_gpus = node->is.n_gpus;
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         const struct model_gpu *gpu = &node->is.gpu[i];
         const enum copies_whose whose = copies_whose(sim, node, gpu->id);
         const uint32_t taken = oracle_granted(sim, node, gpu->id, victim);
@@ -302,7 +302,7 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
         (shares &&
          (!pod->shape->grantable || !policy_allows(&sim->policy, pod->shape) || node->is.cordoned)))
         return FIT_NO;
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
         if (!oracle_should_hold(other) || strcmp(other->node, node->name) != 0 ||
             (victim != NULL && victim[i]))
@@ -332,7 +332,7 @@ static enum fit fit_of(const struct sim *sim, const struct model_pod *pod,
     room_of_node(sim, node, victim, false, &room);
     room.raise = rules_raise_now(sim, node);
     if (lay_fits(&room, pod->shape, demand))
-        return lay_is_searched(pod->shape, node->is.gpus) ? FIT_YES : FIT_UNSURE;
+        return lay_is_searched(pod->shape, node->is.n_gpus) ? FIT_YES : FIT_UNSURE;
     if (!copies_at(sim, node))
         return FIT_NO;
     room_of_node(sim, node, victim, true, &room);
@@ -360,7 +360,7 @@ static void oracle_victims(const struct sim *sim, const struct model_node *node,
     const json_t *pods = json_object_get(kept, "Pods");
     uint32_t victims = 0;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!proposes(proposal, sim, i, node))
             continue;
@@ -400,7 +400,7 @@ static bool is_reserved_on(const struct snapshot *snapshot, const struct model_n
 {
     const struct node *shown = snapshot_node(snapshot, text_of(node->name));
 
-    for (uint32_t i = 0; shown != NULL && i < shown->allocations; i++)
+    for (uint32_t i = 0; shown != NULL && i < shown->n_allocations; i++)
         if (shown->allocation[i]->facts.state == STATE_RESERVED)
             return true;
     return false;
@@ -418,7 +418,7 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
 
     if (!json_is_object(map))
         sim_violation(sim, "preempt was answered without NodeNameToMetaVictims");
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const json_t *victims = json_object_get(map, node->name);
         kept[n] = victims != NULL;
@@ -451,7 +451,7 @@ static uint32_t charged(const struct allocation *allocation, const struct gpu *g
 {
     uint32_t sum = 0;
 
-    for (uint32_t i = 0; i < allocation->charges; i++) {
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct text id = atom_text(allocation->charge[i].gpu);
         if (text_eq(id, atom_text(gpu->id)) ||
             (gpu->alias != NULL && text_eq(id, atom_text(gpu->alias))))
@@ -464,7 +464,7 @@ static uint32_t sum_of(const struct node *node, const struct gpu *gpu)
 {
     uint32_t sum = 0;
 
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         sum += charged(node->allocation[i], gpu);
     return sum;
 }
@@ -472,10 +472,10 @@ static uint32_t sum_of(const struct node *node, const struct gpu *gpu)
 /* Did others change anything on this node since the last snapshot, or its GPUs? */
 static bool imposed(const struct node *before, const struct node *after)
 {
-    for (uint32_t i = 0; i < after->allocations; i++) {
+    for (uint32_t i = 0; i < after->n_allocations; i++) {
         const struct allocation *is = after->allocation[i];
         const struct allocation *was = node_allocation(before, text_of(is->facts.uid));
-        if (is->facts.origin == ORIGIN_ADOPTED && (was == NULL || was->charges != is->charges))
+        if (is->facts.origin == ORIGIN_ADOPTED && (was == NULL || was->n_charges != is->n_charges))
             return true;
     }
     return false;
@@ -508,13 +508,13 @@ static void oracle_held(const struct sim *sim, const struct model_pod *pod,
     if (held->facts.held_gpus != pod->shape->whole)
         sim_violation(sim, "p%u holds %u whole GPUs in the ledger, it asked %u", pod->name,
                       held->facts.held_gpus, pod->shape->whole);
-    if (held->facts.shares != pod->shares)
+    if (held->facts.n_shares != pod->n_shares)
         sim_violation(sim, "p%u holds %u shares in the ledger, granted were %u", pod->name,
-                      held->facts.shares, pod->shares);
-    for (uint32_t i = 0; i < pod->shares; i++) {
+                      held->facts.n_shares, pod->n_shares);
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct model_share *share = &pod->share[i];
         bool found = false;
-        for (uint32_t k = 0; k < held->facts.shares; k++)
+        for (uint32_t k = 0; k < held->facts.n_shares; k++)
             found = found || (strcmp(held->facts.share[k].gpu->text, share->gpu) == 0 &&
                               held->facts.share[k].milli == share->milli &&
                               held->facts.share[k].mib == share->mib &&
@@ -524,7 +524,7 @@ static void oracle_held(const struct sim *sim, const struct model_pod *pod,
             sim_violation(sim, "p%u: the ledger has lost %u milli of %s", pod->name, share->milli,
                           share->gpu);
     }
-    for (uint32_t i = 0; i < held->charges; i++)
+    for (uint32_t i = 0; i < held->n_charges; i++)
         if (held->charge[i].milli != model_charge(pod, held->charge[i].gpu->text))
             sim_violation(sim, "p%u is charged %u milli of %s, its peak is %u", pod->name,
                           held->charge[i].milli, held->charge[i].gpu->text,
@@ -545,9 +545,9 @@ static void oracle_once(const struct sim *sim, const struct snapshot *snapshot,
 
 static void oracle_grants_are_held(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
-        if (!model_alive(pod) || !pod->ours || (pod->shares == 0 && pod->shape->whole == 0))
+        if (!model_alive(pod) || !pod->ours || (pod->n_shares == 0 && pod->shape->whole == 0))
             continue;
         const struct node *node = snapshot_node(snapshot, text_of(pod->node));
         const struct allocation *held =
@@ -577,10 +577,10 @@ void oracle_snapshot(struct sim *sim)
             seen != NULL ? snapshot_node(seen, atom_text(node->name)) : NULL;
         if (before == node)
             continue;
-        for (uint32_t i = 0; i < node->gpus; i++)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             oracle_gpu(sim, before, node, &node->gpu[i]);
         oracle_holds(sim, node);
-        for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t i = 0; i < node->n_allocations; i++)
             oracle_once(sim, snapshot, node, node->allocation[i]->facts.uid);
     }
     if (!sim->daemon.rebuilds)
@@ -613,7 +613,7 @@ void oracle_uncommitted(struct sim *sim)
 
     while (seen != NULL && (node = snapshot_next(snapshot, &at)) != NULL) {
         const struct node *before = snapshot_node(seen, atom_text(node->name));
-        for (uint32_t i = 0; before != node && i < node->gpus; i++) {
+        for (uint32_t i = 0; before != node && i < node->n_gpus; i++) {
             const struct gpu *gpu = &node->gpu[i];
             const struct gpu *was = before != NULL ? node_gpu(before, atom_text(gpu->id)) : NULL;
             const uint32_t room = was != NULL ? room_on(before, was) : 0;
@@ -678,7 +678,7 @@ static uint32_t countable(const struct sim *sim, const struct model_pod *pod,
     const uint32_t parts = pod->strange ? parts_written(sim, pod, want) : model_parts(want);
     uint32_t gpus = 0;
 
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         gpus += (node->gpu[i].flags & GPU_ABSENT) == 0 ? 1 : 0;
     if (!pod->shape->grantable)
         return 1; /* it closes the node, whatever the number */
@@ -703,7 +703,7 @@ static void oracle_adopted(const struct sim *sim, const struct model_pod *pod,
     if (held->facts.held_gpus != pod->shape->whole)
         sim_violation(sim, "p%u was bound by hand and asks %u whole GPUs, the ledger counts %u",
                       pod->name, pod->shape->whole, held->facts.held_gpus);
-    if (pod->shape->wants != 1 || asked == 0)
+    if (pod->shape->n_wants != 1 || asked == 0)
         return; /* init containers and sidecars may lie on other GPUs than the rest */
     if ((counted > asked && !raised) || counted < countable(sim, pod, node, held))
         sim_violation(sim,
@@ -717,7 +717,7 @@ static uint32_t oracle_cluster_is_held(struct sim *sim, const struct snapshot *s
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!oracle_should_hold(pod))
             continue;
@@ -765,7 +765,7 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
     uint32_t doubts = 0;
 
     while ((node = snapshot_next(snapshot, &at)) != NULL)
-        for (uint32_t i = 0; i < node->allocations; i++) {
+        for (uint32_t i = 0; i < node->n_allocations; i++) {
             const struct allocation_facts *facts = &node->allocation[i]->facts;
             const struct model_pod *pod = model_find(&sim->model, facts->uid);
             const bool doubt = is_honest_doubt(sim, facts);
@@ -784,7 +784,7 @@ static uint32_t say_leaks(struct sim *sim, const struct snapshot *snapshot)
 /* A waiting pod asks for pods that could make room. */
 static void oracle_proposals(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && pod->node[0] == '\0' && pod->shape->grantable)
             scheduler_preempt(sim, pod);
@@ -796,10 +796,10 @@ static void oracle_proposals(struct sim *sim)
 /* Their atoms belong to two tables, so names are compared as text. */
 static bool same_shares(const struct allocation *a, const struct allocation *b)
 {
-    bool same =
-        a->facts.shares == b->facts.shares && strcmp(a->facts.node->text, b->facts.node->text) == 0;
+    bool same = a->facts.n_shares == b->facts.n_shares &&
+                strcmp(a->facts.node->text, b->facts.node->text) == 0;
 
-    for (uint32_t i = 0; same && i < a->facts.shares; i++)
+    for (uint32_t i = 0; same && i < a->facts.n_shares; i++)
         same = strcmp(a->facts.share[i].container, b->facts.share[i].container) == 0 &&
                strcmp(a->facts.share[i].gpu->text, b->facts.share[i].gpu->text) == 0 &&
                a->facts.share[i].milli == b->facts.share[i].milli &&
@@ -822,9 +822,10 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
     uint32_t kept = 0;
     while ((node = ledger_next_node(ledger, &at)) != NULL) {
         const struct node *shown = snapshot_node(snapshot, atom_text(node->name));
-        if (shown == NULL || shown->gpus != node->gpus || shown->allocations != node->allocations)
+        if (shown == NULL || shown->n_gpus != node->n_gpus ||
+            shown->n_allocations != node->n_allocations)
             sim_violation(sim, "memory and file disagree about node %s", node->name->text);
-        for (uint32_t i = 0; i < node->gpus; i++)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             if (node->gpu[i].used_milli != shown->gpu[i].used_milli ||
                 node->gpu[i].reserved_milli != shown->gpu[i].reserved_milli ||
                 node->gpu[i].milli != shown->gpu[i].milli ||
@@ -832,20 +833,21 @@ static void oracle_file(struct sim *sim, const struct snapshot *snapshot)
                 sim_violation(sim, "memory and file disagree about GPU %s: flags %x and %x",
                               shown->gpu[i].id->text, (unsigned)shown->gpu[i].flags,
                               (unsigned)node->gpu[i].flags);
-        for (uint32_t i = 0; i < node->gpus; i++)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             if (node->gpu[i].numa != shown->gpu[i].numa ||
                 node->gpu[i].peers != shown->gpu[i].peers)
                 sim_violation(sim, "memory and file disagree about where GPU %s lies",
                               shown->gpu[i].id->text);
-        for (uint32_t i = 0; i < node->allocations; i++) {
+        for (uint32_t i = 0; i < node->n_allocations; i++) {
             const struct allocation *a = node->allocation[i];
             const struct allocation *b = node_allocation(shown, text_of(a->facts.uid));
             if (b == NULL)
                 sim_violation(sim, "the file has %s, memory has not", a->facts.name);
             if (a->facts.state != b->facts.state || !same_shares(a, b))
                 sim_violation(sim, "memory says %s is %s with %u shares, the file %s with %u",
-                              a->facts.name, allocation_state_name(b->facts.state), b->facts.shares,
-                              allocation_state_name(a->facts.state), a->facts.shares);
+                              a->facts.name, allocation_state_name(b->facts.state),
+                              b->facts.n_shares, allocation_state_name(a->facts.state),
+                              a->facts.n_shares);
         }
         kept++;
     }
@@ -886,9 +888,9 @@ void oracle_quiet(struct sim *sim)
         if (snapshot->allocations != expected + doubts)
             sim_violation(sim, "the ledger counts %u allocations, the cluster %u and %u doubts",
                           snapshot->allocations, expected, doubts);
-        if (snapshot->opens != doubts)
+        if (snapshot->n_opens != doubts)
             sim_violation(sim, "%u reservations are open when everything is quiet, %u in doubt",
-                          snapshot->opens, doubts);
+                          snapshot->n_opens, doubts);
         while ((node = snapshot_next(snapshot, &at)) != NULL)
             drift_of(node, NULL, met_drift);
         oracle_odd_nodes(sim, snapshot);
@@ -922,7 +924,7 @@ bool oracle_fits(const struct sim *sim, const struct model_pod *pod, uint32_t no
 
 bool oracle_fits_somewhere(const struct sim *sim, const struct model_pod *pod)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         if (oracle_fits(sim, pod, n))
             return true;
     return false;
@@ -930,7 +932,7 @@ bool oracle_fits_somewhere(const struct sim *sim, const struct model_pod *pod)
 
 void oracle_nobody_waits(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!model_alive(pod) || pod->node[0] != '\0' || pod->terminating)
             continue;

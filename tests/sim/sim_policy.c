@@ -45,7 +45,7 @@ void policy_draw(struct sim *sim)
 
 bool policy_allows(const struct sim_policy *policy, const struct shape *shape)
 {
-    for (uint32_t w = 0; w < shape->wants; w++) {
+    for (uint32_t w = 0; w < shape->n_wants; w++) {
         const uint32_t parts = model_parts(&shape->want[w]);
         const uint32_t milli = parts > 0 ? shape->want[w].milli / parts : 0;
         if (parts > 0 && (milli < policy->min_milli ||
@@ -67,7 +67,7 @@ void policy_asked(const struct sim *sim, struct model_pod *pod)
 
 void oracle_policy(const struct sim *sim, const struct model_pod *pod)
 {
-    if (pod->shares == 0 || pod->policy.min_milli == 0)
+    if (pod->n_shares == 0 || pod->policy.min_milli == 0)
         return;
     if (!policy_allows(&pod->policy, pod->shape))
         sim_violation(sim, "p%u (%s) was granted, at least %u in steps of %u was to be asked",

@@ -75,9 +75,9 @@ static void annotate(struct sim *sim, const struct model_pod *pod, const char *k
 
 static bool are_alike(const struct shape *a, const struct shape *b)
 {
-    bool alike = a->wants == b->wants && a->whole == b->whole;
+    bool alike = a->n_wants == b->n_wants && a->whole == b->whole;
 
-    for (uint32_t w = 0; alike && w < a->wants; w++)
+    for (uint32_t w = 0; alike && w < a->n_wants; w++)
         alike = a->want[w].kind == b->want[w].kind && a->want[w].milli == b->want[w].milli &&
                 a->want[w].count == b->want[w].count;
     return alike;
@@ -115,7 +115,7 @@ bool raise_ask(struct sim *sim, struct model_pod *pod, struct draw *draw)
 
 static bool has_raised(const struct model_pod *pod)
 {
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         if (pod->share[i].milli != pod->share[i].asked)
             return true;
     return false;
@@ -138,7 +138,7 @@ static bool edit_running(struct sim *sim, struct model_pod *pod, struct draw *dr
     const bool disowns = has_raised(pod) && draw_chance(draw, 800);
     const size_t at = disowns ? 0 : draw_below(draw, ARRAY_LEN(edit));
 
-    if (!pod->ours || pod->shares == 0 || (sim->rules.loses && !keys_vouch(sim, pod)))
+    if (!pod->ours || pod->n_shares == 0 || (sim->rules.loses && !keys_vouch(sim, pod)))
         return false;
     pod->unlike = true;
     if (pod->kubelet_ms != 0 && sim->rules.loses)
@@ -154,12 +154,12 @@ void raise_trouble(struct sim *sim, uint32_t step)
 {
     struct draw draw = {.state = sim->seed * 0xA24BAED4963EE407U + step};
 
-    if (!sim->rules.raises || sim->model.pods == 0 ||
+    if (!sim->rules.raises || sim->model.n_pods == 0 ||
         !draw_chance(&draw, sim->rules.raise_per_mille))
         return;
-    const uint32_t from = draw_below(&draw, sim->model.pods);
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
-        struct model_pod *pod = &sim->model.pod[(from + i) % sim->model.pods];
+    const uint32_t from = draw_below(&draw, sim->model.n_pods);
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
+        struct model_pod *pod = &sim->model.pod[(from + i) % sim->model.n_pods];
         if (model_alive(pod) &&
             (pod->node[0] == '\0' ? raise_ask(sim, pod, &draw) : edit_running(sim, pod, &draw)))
             return;
@@ -171,7 +171,7 @@ void raise_before_loss(struct sim *sim)
 {
     struct draw draw = {.state = sim->seed ^ ((uint64_t)sim->now_ms << 22)};
 
-    for (uint32_t i = 0; sim->rules.raises && i < sim->model.pods; i++) {
+    for (uint32_t i = 0; sim->rules.raises && i < sim->model.n_pods; i++) {
         struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && pod->node[0] != '\0' && draw_chance(&draw, 600))
             (void)edit_running(sim, pod, &draw);
@@ -185,7 +185,7 @@ static void oracle_raised(const struct sim *sim, const struct model_pod *pod)
 {
     uint32_t raised = 0;
 
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         if (pod->share[i].milli != pod->share[i].asked)
             raised = pod->share[i].milli;
     if (raised == 0)
@@ -193,7 +193,7 @@ static void oracle_raised(const struct sim *sim, const struct model_pod *pod)
     if (!sim->rules.raises || pod->shape->memory == NULL)
         sim_violation(sim, "p%u (%s) was raised to %u milli, and nothing demands it", pod->name,
                       pod->shape->word, raised);
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct model_share *share = &pod->share[i];
         if (share->milli != (share->asked > raised ? share->asked : raised))
             sim_violation(sim, "p%u (%s): a share of %u milli beside others that were raised to %u",
@@ -204,11 +204,11 @@ static void oracle_raised(const struct sim *sim, const struct model_pod *pod)
 
 void oracle_amounts(const struct sim *sim, const struct model_pod *pod)
 {
-    for (uint32_t w = 0; w < pod->shape->wants; w++) {
+    for (uint32_t w = 0; w < pod->shape->n_wants; w++) {
         const struct model_want *want = &pod->shape->want[w];
         const uint32_t parts = model_parts(want);
         uint32_t found = 0;
-        for (uint32_t i = 0; i < pod->shares; i++) {
+        for (uint32_t i = 0; i < pod->n_shares; i++) {
             if (pod->share[i].want != w)
                 continue;
             found++;
@@ -237,7 +237,7 @@ static uint32_t most_needed(const struct node *node, const struct allocation_fac
     uint32_t most = 0;
 
     *out_raised = 0;
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct share *share = &facts->share[i];
         const struct gpu *gpu = node_gpu(node, text_of(share->gpu->text));
         if (share->milli == share->asked || gpu == NULL)
@@ -278,7 +278,7 @@ static void oracle_version(const struct sim *sim, const struct command *command,
 
 static bool is_raised(const struct allocation_facts *facts)
 {
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         if (facts->share[i].milli != facts->share[i].asked)
             return true;
     return false;

@@ -33,7 +33,7 @@ const struct shape *reserve_shape(const struct sim *sim, const struct draw *draw
 
 bool reserve_is_small(const struct shape *shape)
 {
-    for (uint32_t w = 0; w < shape->wants; w++)
+    for (uint32_t w = 0; w < shape->n_wants; w++)
         if (model_parts(&shape->want[w]) > 1)
             return false;
     if (model_peak(shape) > 1000)
@@ -55,7 +55,7 @@ bool reserve_is_ahead(const struct sim *sim, const struct sim_rule *rule, const 
 static bool leaves(const struct sim *sim, const struct model_node *node,
                    const struct proposal *proposal, const char *uid)
 {
-    for (uint32_t i = 0; proposal != NULL && i < sim->model.pods; i++)
+    for (uint32_t i = 0; proposal != NULL && i < sim->model.n_pods; i++)
         if (proposes(proposal, sim, i, node) && strcmp(sim->model.pod[i].uid, uid) == 0)
             return true;
     return false;
@@ -69,9 +69,9 @@ static uint32_t open_gpus(const struct node *shown)
     bool all[ALLOCATIONS_MAX];
 
     /* Who was there has left, and what was named for him is free. */
-    must(shown->allocations <= ALLOCATIONS_MAX);
+    must(shown->n_allocations <= ALLOCATIONS_MAX);
     memset(all, true, sizeof all);
-    for (uint32_t i = 0; i < shown->gpus; i++)
+    for (uint32_t i = 0; i < shown->n_gpus; i++)
         open += (shown->gpu[i].flags & shut) == 0 && !held_shown(shown, &shown->gpu[i], all);
     return open;
 }
@@ -82,7 +82,7 @@ static bool is_idle_shown(const struct sim *sim, const struct node *shown,
 {
     if (shown == NULL || shown->gone || shown->unusable.why != USABLE || vouch_closes(shown->vouch))
         return false;
-    for (uint32_t i = 0; i < shown->allocations; i++)
+    for (uint32_t i = 0; i < shown->n_allocations; i++)
         if (!leaves(sim, node, proposal, shown->allocation[i]->facts.uid))
             return false;
     return open_gpus(shown) >= HOST_GPUS;
@@ -94,7 +94,7 @@ bool reserve_keeps_shown(const struct sim *sim, const struct sim_rule *rule,
 {
     uint32_t idle = 0;
 
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *other = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(other->name));
         const bool is_idle = is_idle_shown(sim, shown, other, other == node ? proposal : NULL);
@@ -111,7 +111,7 @@ void reserve_loaded(struct sim *sim)
 {
     const struct snapshot *snapshot = daemon_view(sim);
 
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
         sim->idle[n] = is_idle_shown(sim, shown, node, NULL);
@@ -134,7 +134,7 @@ static bool may_be_idle(const struct sim *sim, uint32_t n)
 /* What is not written is seen in what is shown. */
 void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         if (node->by_agent || sim->rules.taints || sim->rules.vouches)
             sim->idle[n] = sim->idle_kept[n] =
@@ -153,7 +153,7 @@ static void judge_grant(struct sim *sim, const struct command *command, const st
     if (rule == NULL || rule->reserve == 0 || pod == NULL || !reserve_is_small(pod->shape) ||
         !is_idle_shown(sim, change->node_before, &sim->model.node[n], NULL))
         return;
-    for (uint32_t i = 0; i < sim->model.nodes; i++)
+    for (uint32_t i = 0; i < sim->model.n_nodes; i++)
         idle += may_be_idle(sim, i) && rules_match(rule, rules_even(&sim->model.node[i])) ? 1 : 0;
     if (idle <= rule->reserve)
         sim_violation(sim, "%s was granted %s, one of %u idle hosts of which %u are kept",
@@ -167,7 +167,7 @@ void reserve_written(struct sim *sim, const struct command *command, const struc
 
     if (node == NULL)
         return; /* no node changes */
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         if (strcmp(sim->model.node[n].name, node->name->text) != 0)
             continue;
         if (command->kind == COMMAND_RESERVE)
@@ -189,7 +189,7 @@ void reserve_lost(struct sim *sim)
 /* Nothing was missed: what was followed is what is shown. */
 void oracle_reserve(const struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
         if (sim->idle[n] != is_idle_shown(sim, shown, node, NULL))
@@ -206,7 +206,7 @@ static enum fit has_open_gpus(const struct sim *sim, const struct model_node *no
     uint32_t sure = 0;
     uint32_t unsure = 0;
 
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         const struct model_gpu *gpu = &node->is.gpu[i];
         const enum copies_whose whose = copies_whose(sim, node, gpu->id);
         if (gpu->missing || gpu->ill || held_is(sim, node, gpu, victim))
@@ -227,7 +227,7 @@ static bool is_doubted(const struct sim *sim, const struct model_node *node)
         snapshot != NULL ? snapshot_node(snapshot, text_of(node->name)) : NULL;
     bool doubted = false;
 
-    for (uint32_t i = 0; shown != NULL && i < shown->allocations; i++)
+    for (uint32_t i = 0; shown != NULL && i < shown->n_allocations; i++)
         doubted = doubted || shown->allocation[i]->facts.state == STATE_RESERVED;
     snapshot_unref(snapshot);
     return doubted;
@@ -237,7 +237,7 @@ static enum fit is_idle(const struct sim *sim, const struct model_node *node, co
 {
     if (!node->is.there || node->is.cordoned)
         return FIT_NO;
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (strcmp(pod->node, node->name) == 0 && oracle_should_hold(pod) &&
             (victim == NULL || !victim[i]))
@@ -263,7 +263,7 @@ enum fit reserve_keeps(const struct sim *sim, const struct sim_rule *rule,
 
     if (here == FIT_NO)
         return FIT_NO;
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *other = &sim->model.node[n];
         if (other == node || !rules_match(rule, rules_even(other)))
             continue;

@@ -91,17 +91,17 @@ static void draw_prices(const struct sim *sim, struct sim_book *book)
 /* The other two are for rulebooks that still decide, and that are on their way. */
 static struct sim_book *next_book(struct sim *sim)
 {
-    sim->books++;
-    return &sim->book[sim->books % SIM_BOOKS];
+    sim->n_books++;
+    return &sim->book[sim->n_books % SIM_BOOKS];
 }
 
 void rules_draw(struct sim *sim, struct draw *draw)
 {
     struct sim_book *book = next_book(sim);
 
-    *book = (struct sim_book){.number = sim->books,
-                              .rules = sim->rules.ruled ? draw_below(draw, SIM_RULES + 1) : 0};
-    for (uint32_t i = 0; i < book->rules; i++)
+    *book = (struct sim_book){.number = sim->n_books,
+                              .n_rules = sim->rules.ruled ? draw_below(draw, SIM_RULES + 1) : 0};
+    for (uint32_t i = 0; i < book->n_rules; i++)
         draw_rule(sim, draw, &book->rule[i]);
     book->raise = sim->rules.raises && draw_chance(draw, 700);
     draw_prices(sim, book);
@@ -141,7 +141,7 @@ static void tell_prices(struct rulebook *book, const struct sim_book *is)
     for (uint32_t i = 0; i < SIM_PRICES; i++)
         price[i] = (struct model_price){.model = model_names[i], .price = is->price[i]};
     book->prices_by = PRICES_KNOWN;
-    book->prices = SIM_PRICES;
+    book->n_prices = SIM_PRICES;
     book->price = price;
 }
 
@@ -153,7 +153,7 @@ struct rulebook *rules_document(const struct sim *sim)
     static const enum memory_mode memory[] = {[SIM_MEMORY_UNSAID] = MEMORY_UNSAID,
                                               [SIM_MEMORY_FILTER] = MEMORY_FILTER,
                                               [SIM_MEMORY_RAISE] = MEMORY_RAISE};
-    const struct sim_book *is = &sim->book[sim->books % SIM_BOOKS];
+    const struct sim_book *is = &sim->book[sim->n_books % SIM_BOOKS];
     struct rule rule[SIM_RULES];
     enum policy_kind kind = POLICY_BINPACK;
     char name[32];
@@ -161,15 +161,15 @@ struct rulebook *rules_document(const struct sim *sim)
     must(policy_of_name(text_of(sim->policy.order), &kind));
     (void)snprintf(name, sizeof name, "book %u", is->number);
     memset(rule, 0, sizeof rule);
-    struct rulebook *book = rulebook_with(kind, name, rule, is->rules);
+    struct rulebook *book = rulebook_with(kind, name, rule, is->n_rules);
     struct rule *own = (struct rule *)(uintptr_t)book->rule;
     book->raise = is->raise;
     tell_prices(book, is);
-    for (uint32_t i = 0; i < is->rules; i++) {
+    for (uint32_t i = 0; i < is->n_rules; i++) {
         const struct sim_rule *from = &is->rule[i];
-        own[i].labels = from->pool > 0;
+        own[i].n_labels = from->pool > 0;
         own[i].label = from->pool == 1 ? &even : &odd;
-        own[i].namespaces = from->others ? 2 : from->pool == 2;
+        own[i].n_namespaces = from->others ? 2 : from->pool == 2;
         own[i].namespace = from->others ? others : ours;
         own[i].window = window_of(book, from);
         own[i].zone = own[i].window != NULL ? zone_of_sim() : NULL;
@@ -193,12 +193,12 @@ void rules_change(struct sim *sim, struct draw *draw)
     message->rulebook = rules_document(sim);
     if (!queue_put(sim->daemon.app.queue, message)) {
         message_free(message);
-        sim->books--;
+        sim->n_books--;
         return;
     }
     sim_met("rules/changed");
-    sim_say(sim, "the policy is book %u, of %u rules", sim->books,
-            sim->book[sim->books % SIM_BOOKS].rules);
+    sim_say(sim, "the policy is book %u, of %u rules", sim->n_books,
+            sim->book[sim->n_books % SIM_BOOKS].n_rules);
 }
 
 /* --- what decides --- */
@@ -215,7 +215,7 @@ static uint64_t open_rules(const struct sim_book *book, int64_t wall_ms)
 {
     uint64_t open = 0;
 
-    for (uint32_t i = 0; i < book->rules; i++)
+    for (uint32_t i = 0; i < book->n_rules; i++)
         open |= is_open(&book->rule[i], wall_ms) ? UINT64_C(1) << i : 0;
     return open;
 }
@@ -228,7 +228,7 @@ bool rules_match(const struct sim_rule *rule, bool is_even)
 /* Of those that are open; NULL: none. */
 static const struct sim_rule *winner(const struct sim_book *book, bool is_even, uint64_t open)
 {
-    for (uint32_t i = 0; i < book->rules; i++) {
+    for (uint32_t i = 0; i < book->n_rules; i++) {
         const struct sim_rule *rule = &book->rule[i];
         if ((open >> i & 1) != 0 && !rule->others && rules_match(rule, is_even))
             return rule;
@@ -244,7 +244,7 @@ static bool allows(const struct sim_rule *rule, uint32_t milli)
 
 bool rules_take(const struct sim_rule *rule, const struct shape *shape)
 {
-    for (uint32_t w = 0; w < shape->wants; w++) {
+    for (uint32_t w = 0; w < shape->n_wants; w++) {
         const uint32_t parts = model_parts(&shape->want[w]);
         if (parts > 0 && !allows(rule, shape->want[w].milli / parts))
             return false;
@@ -267,7 +267,7 @@ static const struct sim_book *book_of(const struct sim *sim, uint32_t number)
 
     if (book->number != number)
         sim_violation(sim, "rules of book %u decide, and book %u is the policy", number,
-                      sim->books);
+                      sim->n_books);
     return book;
 }
 
@@ -345,7 +345,7 @@ void rules_written(struct sim *sim, const struct command *command, const struct 
     const struct sim_rule *rule = rules_granting(sim, command, node);
     if (rule == NULL)
         return;
-    for (uint32_t i = 0; i < change->after->facts.shares; i++)
+    for (uint32_t i = 0; i < change->after->facts.n_shares; i++)
         if (!allows(rule, change->after->facts.share[i].milli))
             sim_violation(sim, "%s was granted %u milli on %s, against rule %u of book %u",
                           command->name, change->after->facts.share[i].milli, node,
@@ -371,14 +371,14 @@ void rules_lost(struct sim *sim)
 /* A window that has just opened or closed may not have been noticed. */
 static bool is_settled(const struct sim *sim, const struct sim_book *book)
 {
-    return sim->deciding_book == sim->books &&
+    return sim->deciding_book == sim->n_books &&
            open_rules(book, sim->wall_ms) == open_rules(book, sim->wall_ms - MINUTE_MS / 4);
 }
 
 /* What fits may be another thing as soon as other rules hold, and everybody has noticed. */
 void rules_watch(struct sim *sim)
 {
-    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const struct sim_book *book = &sim->book[sim->n_books % SIM_BOOKS];
     const uint64_t open = is_settled(sim, book) ? open_rules(book, sim->wall_ms) : UINT64_MAX;
 
     sim->changes += open != sim->open;
@@ -388,7 +388,7 @@ void rules_watch(struct sim *sim)
 /* How long until that, if a window opens or closes within minutes; 0: none does. */
 int64_t rules_wait_ms(const struct sim *sim)
 {
-    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const struct sim_book *book = &sim->book[sim->n_books % SIM_BOOKS];
     const int64_t minute_ms = sim->wall_ms - sim->wall_ms % MINUTE_MS;
 
     if (!is_settled(sim, book))
@@ -402,14 +402,14 @@ int64_t rules_wait_ms(const struct sim *sim)
 
 const struct sim_rule *rules_now(const struct sim *sim, const struct model_node *node)
 {
-    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const struct sim_book *book = &sim->book[sim->n_books % SIM_BOOKS];
 
     return winner(book, rules_even(node), open_rules(book, sim->wall_ms));
 }
 
 struct lay_raise rules_raise_now(const struct sim *sim, const struct model_node *node)
 {
-    return raise_by(&sim->book[sim->books % SIM_BOOKS], rules_now(sim, node));
+    return raise_by(&sim->book[sim->n_books % SIM_BOOKS], rules_now(sim, node));
 }
 
 enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
@@ -419,7 +419,7 @@ enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
         [FIT_NO] = RULES_FIT, [FIT_YES] = RULES_NOT, [FIT_UNSURE] = RULES_UNSURE};
     const struct sim_rule *rule = rules_now(sim, node);
 
-    if (!is_settled(sim, &sim->book[sim->books % SIM_BOOKS]))
+    if (!is_settled(sim, &sim->book[sim->n_books % SIM_BOOKS]))
         return RULES_UNSURE;
     if (rule == NULL)
         return RULES_FIT;
@@ -433,10 +433,10 @@ enum rules_fit rules_fit(const struct sim *sim, const struct shape *shape,
 /* All is quiet: what decides is what was drawn last, and what the clock says. */
 void oracle_rules(const struct sim *sim, const struct snapshot *snapshot)
 {
-    const struct sim_book *book = &sim->book[sim->books % SIM_BOOKS];
+    const struct sim_book *book = &sim->book[sim->n_books % SIM_BOOKS];
     char name[32];
 
-    (void)snprintf(name, sizeof name, "book %u", sim->books);
+    (void)snprintf(name, sizeof name, "book %u", sim->n_books);
     if (strcmp(snapshot->context->rulebook->name, name) != 0)
         sim_violation(sim, "%s decides when everything is quiet, and %s is the policy",
                       snapshot->context->rulebook->name, name);

@@ -490,7 +490,7 @@ void sim_run(const struct sim_plan *plan, uint64_t *out_operations)
     odd_mend_all(sim);
     taints_mend_all(sim);
     vouch_calm(sim);
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         sim->model.pod[i].kubelet_ms = 0; /* a running pod goes on running */
     sim_pass(sim, WAIT_MS);
     oracle_nobody_waits(sim);

@@ -134,7 +134,7 @@ struct sim_book {
     uint32_t number;
     bool raise;                 /* where no rule says otherwise */
     uint32_t price[SIM_PRICES]; /* of each model that GPUs have here; 0: nothing has a price */
-    uint32_t rules;
+    uint32_t n_rules;
     struct sim_rule rule[SIM_RULES];
 };
 
@@ -281,7 +281,7 @@ struct sim {
     int64_t faults_ms;      /* when new ones were last met */
     uint64_t operations;
     struct sim_policy policy;
-    uint32_t books;         /* drawn so far: the number of the last one */
+    uint32_t n_books;       /* drawn so far: the number of the last one */
     uint64_t open;          /* bits: rules that hold, as far as the waiting are concerned */
     uint32_t told_book;     /* the journal says that it decides */
     uint32_t deciding_book; /* and that is committed */

@@ -13,7 +13,7 @@
 #include <jansson.h>
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "sim_run.h"
 
@@ -30,7 +30,7 @@ enum {
 struct answer {
     uint32_t asked; /* so many nodes */
     bool left;      /* a node that would have done was not on the list */
-    uint32_t names;
+    uint32_t n_names;
     char name[NAMES][MODEL_NAME];
 };
 
@@ -189,7 +189,7 @@ static uint32_t offered(struct sim *sim, const struct model_pod *pod, char name[
     uint32_t count = 0;
 
     *out_withheld = 0;
-    for (uint32_t i = 0; i < sim->model.nodes; i++) {
+    for (uint32_t i = 0; i < sim->model.n_nodes; i++) {
         const struct model_node *node = &sim->model.node[i];
         if (node->is.there && taints_leave(pod, node) &&
             (sim->settling || draw_chance(&sim->draw, 900)))
@@ -215,12 +215,12 @@ static void take_names(struct sim *sim, json_t *list, struct answer *out, uint32
             text = json_string_value(json_object_get(json_object_get(item, "metadata"), "name"));
         for (uint32_t k = 0; k < count; k++)
             known = known || (text != NULL && strcmp(name[k], text) == 0);
-        for (uint32_t k = 0; k < out->names; k++)
+        for (uint32_t k = 0; k < out->n_names; k++)
             known = known && strcmp(out->name[k], text) != 0;
         if (!known)
             sim_violation(sim, "filter passed %s, which was not offered, or twice",
                           text != NULL ? text : "no name");
-        (void)snprintf(out->name[out->names++], MODEL_NAME, "%s", text);
+        (void)snprintf(out->name[out->n_names++], MODEL_NAME, "%s", text);
     }
 }
 
@@ -257,7 +257,7 @@ static uint32_t node_at(const struct sim *sim, const char *name)
 {
     uint32_t n = 0;
 
-    while (n < sim->model.nodes && strcmp(sim->model.node[n].name, name) != 0)
+    while (n < sim->model.n_nodes && strcmp(sim->model.node[n].name, name) != 0)
         n++;
     return n;
 }
@@ -268,17 +268,17 @@ static void second_extender(struct sim *sim, const struct model_pod *pod, struct
     uint32_t left = 0;
     uint32_t listed = 0;
 
-    if (pod->accepts == MODEL_ANY || answer->names == 0)
+    if (pod->accepts == MODEL_ANY || answer->n_names == 0)
         return;
-    for (uint32_t i = 0; i < answer->names; i++) {
+    for (uint32_t i = 0; i < answer->n_names; i++) {
         const uint32_t n = node_at(sim, answer->name[i]);
         listed |= 1U << n;
         if ((pod->accepts & 1U << n) != 0)
             memmove(answer->name[left++], answer->name[i], MODEL_NAME);
     }
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         answer->left = answer->left || ((listed & 1U << n) == 0 && oracle_fits(sim, pod, n));
-    answer->names = left;
+    answer->n_names = left;
     sim_met(left > 0 ? "second/agrees" : answer->left ? "second/wants_more" : "second/refuses");
 }
 
@@ -320,14 +320,14 @@ static bool filter(struct sim *sim, struct scheduler *scheduler, const struct mo
                        ? json_object_get(json_object_get(answer, "Nodes"), "items")
                        : json_object_get(answer, "NodeNames"),
                    out, count, name);
-        met_refusals(sim, json_object_get(answer, "FailedNodes"), out->names);
-        met_refusals(sim, json_object_get(answer, "FailedAndUnresolvableNodes"), out->names);
-        sim_met(out->names > 0 ? "filter/fits" : "filter/refused");
-        if (out->names > 0)
+        met_refusals(sim, json_object_get(answer, "FailedNodes"), out->n_names);
+        met_refusals(sim, json_object_get(answer, "FailedAndUnresolvableNodes"), out->n_names);
+        sim_met(out->n_names > 0 ? "filter/fits" : "filter/refused");
+        if (out->n_names > 0)
             wakes_offered(sim);
         if (same)
             oracle_filter(sim, pod, after, &(struct sim_offer){count, name}, answer);
-        out->left = out->names == 0;
+        out->left = out->n_names == 0;
         second_extender(sim, pod, out);
     }
     snapshot_unref(after);
@@ -342,15 +342,15 @@ static uint32_t best_of(struct sim *sim, json_t *scores, const struct answer *an
     size_t i;
     const json_t *item;
 
-    if (json_array_size(scores) != answer->names)
+    if (json_array_size(scores) != answer->n_names)
         sim_violation(sim, "prioritize scored %zu of %u nodes", json_array_size(scores),
-                      answer->names);
+                      answer->n_names);
     json_array_foreach (scores, i, item) {
         const json_int_t score = json_integer_value(json_object_get(item, "Score"));
         const char *host = json_string_value(json_object_get(item, "Host"));
         if (score < 0 || score > 10 || host == NULL)
             sim_violation(sim, "prioritize gave a score of %lld", (long long)score);
-        for (uint32_t k = 0; k < answer->names; k++)
+        for (uint32_t k = 0; k < answer->n_names; k++)
             if (score > top && strcmp(answer->name[k], host) == 0) {
                 top = score;
                 best = k;
@@ -363,14 +363,14 @@ static const char *choose(struct sim *sim, struct sim_call *call, const struct a
 {
     uint32_t best = 0;
 
-    if (fits->names > 1) {
+    if (fits->n_names > 1) {
         call_reset(call, "/scheduler/prioritize");
-        put_args(sim, call, fits->names, fits->name);
+        put_args(sim, call, fits->n_names, fits->name);
         json_t *scores = ask(sim, call);
         best = scores != NULL ? best_of(sim, scores, fits) : 0;
         if (draw_chance(&sim->draw, 60)) { /* I5: the same question, the same answer */
             call_reset(call, "/scheduler/prioritize");
-            put_args(sim, call, fits->names, fits->name);
+            put_args(sim, call, fits->n_names, fits->name);
             json_t *again = ask(sim, call);
             if (!json_equal(scores, again))
                 sim_violation(sim, "prioritize answered the same question in two ways");
@@ -379,7 +379,7 @@ static const char *choose(struct sim *sim, struct sim_call *call, const struct a
         json_decref(scores);
     }
     if (!sim->settling && draw_chance(&sim->draw, 150))
-        best = draw_below(&sim->draw, fits->names); /* other plugins have their say, too */
+        best = draw_below(&sim->draw, fits->n_names); /* other plugins have their say, too */
     return fits->name[best];
 }
 
@@ -388,12 +388,12 @@ static const char *choose(struct sim *sim, struct sim_call *call, const struct a
 static void propose(struct sim *sim, struct proposal *out)
 {
     *out = (struct proposal){.stranger = draw_chance(&sim->draw, 100)};
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const bool offered = draw_chance(&sim->draw, node->is.there ? 800 : 100);
         const uint32_t eager = draw_below(&sim->draw, 1001);
         bool any = false;
-        for (uint32_t i = 0; offered && i < sim->model.pods; i++) {
+        for (uint32_t i = 0; offered && i < sim->model.n_pods; i++) {
             const struct model_pod *pod = &sim->model.pod[i];
             if (!model_alive(pod) || strcmp(pod->node, node->name) != 0 ||
                 !draw_chance(&sim->draw, eager))
@@ -410,7 +410,7 @@ static void put_victims(struct sim *sim, struct strbuf *out, const struct model_
     uint32_t victims = 0;
 
     strbuf_printf(out, "\"%s\":{\"Pods\":[", node->name);
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!proposes(proposal, sim, i, node))
             continue;
@@ -437,7 +437,7 @@ static void put_proposal(struct sim *sim, struct strbuf *out, const struct model
         strbuf_str(out, "\"stranger\":{\"Pods\":[],\"NumPDBViolations\":0}");
         first = false;
     }
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         if (!proposal->node[n])
             continue;
         strbuf_str(out, first ? "" : ",");
@@ -476,12 +476,12 @@ void scheduler_preempt(struct sim *sim, const struct model_pod *pod)
     propose(sim, &proposal);
     if (!ask_preempt(sim, pod, &proposal, kept) || sim->frozen)
         return;
-    const uint32_t from = draw_below(&sim->draw, sim->model.nodes);
-    for (uint32_t k = 0; k < sim->model.nodes; k++) {
-        const uint32_t n = (from + k) % sim->model.nodes;
+    const uint32_t from = draw_below(&sim->draw, sim->model.n_nodes);
+    for (uint32_t k = 0; k < sim->model.n_nodes; k++) {
+        const uint32_t n = (from + k) % sim->model.n_nodes;
         if (!kept[n])
             continue;
-        for (uint32_t i = 0; i < sim->model.pods; i++)
+        for (uint32_t i = 0; i < sim->model.n_pods; i++)
             if (proposes(&proposal, sim, i, &sim->model.node[n]))
                 core_evict(sim, &sim->model.pod[i]);
         sim_met("preempt/evicts");
@@ -630,7 +630,7 @@ static bool binds_itself(struct sim *sim, const struct model_pod *pod)
     char path[96];
     char body[256];
     struct strbuf out;
-    const struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.nodes)];
+    const struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.n_nodes)];
 
     if (!is_whole_of_others(sim, pod) &&
         (pod->shape->ours || pod->shape->whole > 0 || draw_chance(&sim->draw, 100)))
@@ -655,7 +655,7 @@ static void met_reason(struct sim *sim, const struct model_pod *pod)
 
     must(sim->daemon.up);
     arena_init(&arena);
-    if (hints_find(sim->daemon.app.hints, text_of(pod->uid), &arena, &waiting))
+    if (waiting_pods_find(sim->daemon.app.waiting_pods, text_of(pod->uid), &arena, &waiting))
         sim_met("refused/%s", reason_name(waiting.reason));
     arena_done(&arena);
 }
@@ -694,7 +694,7 @@ static void cycle(struct sim *sim, struct scheduler *scheduler, uint32_t i)
     } else if (!filter(sim, scheduler, pod, &fits)) {
         write_condition(sim, pod, "filter said Error");
         back_off(sim, view);
-    } else if (fits.names == 0) {
+    } else if (fits.n_names == 0) {
         if (fits.asked > 0)
             met_reason(sim, pod);
         refused(sim, view, fits.asked > 0 && fits.left);
@@ -713,7 +713,7 @@ static int64_t idle_until(const struct sim *sim, const struct scheduler *schedul
 {
     int64_t until = sim->now_ms + IDLE_MS;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct view_of_pod *view = &scheduler->view[i];
         int64_t due = INT64_MAX;
         if (view->state == VIEW_QUEUED || view->state == VIEW_BACKOFF)
@@ -755,9 +755,9 @@ static void step_alone(struct sim *sim, struct scheduler *scheduler)
     if (sim->now_ms < scheduler->cycle_ms || sim_is_still(sim))
         return;
     /* The pod that waits longest; where the search began last time does not matter. */
-    const uint32_t from = draw_below(&sim->draw, sim->model.pods);
-    for (uint32_t k = 0; k < sim->model.pods; k++) {
-        const uint32_t i = (from + k) % sim->model.pods;
+    const uint32_t from = draw_below(&sim->draw, sim->model.n_pods);
+    for (uint32_t k = 0; k < sim->model.n_pods; k++) {
+        const uint32_t i = (from + k) % sim->model.n_pods;
         if (!is_due(sim, scheduler, i))
             continue;
         cycle(sim, scheduler, i);

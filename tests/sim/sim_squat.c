@@ -35,7 +35,7 @@ static bool fills(const struct model_pod *pod)
 {
     const struct shape *shape = pod->shape;
 
-    return model_alive(pod) && pod->node[0] != '\0' && !pod->ours && shape->wants == 1 &&
+    return model_alive(pod) && pod->node[0] != '\0' && !pod->ours && shape->n_wants == 1 &&
            shape->grantable && shape->want[0].milli >= MODEL_GPUS * GPU_MILLI_MAX &&
            (shape->want[0].count == 0 ||
             shape->want[0].milli / shape->want[0].count == GPU_MILLI_MAX);
@@ -45,14 +45,14 @@ static bool fills(const struct model_pod *pod)
 static bool was_there(const struct model_node *node, uint32_t gpu, const struct model_pod *squatter)
 {
     for (uint32_t v = model_first_known(node, squatter->asked_version); v < node->versions; v++)
-        if (!node->was[v].there || gpu >= node->was[v].gpus || node->was[v].gpu[gpu].missing)
+        if (!node->was[v].there || gpu >= node->was[v].n_gpus || node->was[v].gpu[gpu].missing)
             return false;
     return true;
 }
 
 bool squat_fills(const struct model_pod *pod, const struct model_node *node)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (!was_there(node, i, pod))
             return false;
     return fills(pod);
@@ -66,8 +66,8 @@ static bool is_named(const struct model_version *version, uint32_t gpu, const ch
 static void oracle_shares(const struct sim *sim, const struct model_pod *pod,
                           const struct model_node *node, const struct model_pod *squatter)
 {
-    for (uint32_t s = 0; s < pod->shares; s++)
-        for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t s = 0; s < pod->n_shares; s++)
+        for (uint32_t i = 0; i < node->is.n_gpus; i++)
             if (is_named(&node->is, i, pod->share[s].gpu) && was_there(node, i, squatter))
                 sim_violation(sim, "p%u was granted GPU %s, which p%u (%s) squats all the time",
                               pod->name, pod->share[s].gpu, squatter->name, squatter->shape->word);
@@ -77,12 +77,12 @@ void oracle_beside_squatters(struct sim *sim, const struct model_pod *pod)
 {
     const struct model_node *node = model_node(&sim->model, pod->node);
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
         if (other == pod || !squat_was_known(other, pod))
             continue;
         if ((pod->shape->whole > 0 && model_peak(other->shape) > 0) ||
-            (other->shape->whole > 0 && pod->shares > 0 && !held_named_for(node, other, pod)))
+            (other->shape->whole > 0 && pod->n_shares > 0 && !held_named_for(node, other, pod)))
             sim_violation(sim, "p%u (%s) was bound to %s beside p%u (%s), which was known there",
                           pod->name, pod->shape->word, pod->node, other->name, other->shape->word);
         if (fills(other))
@@ -100,7 +100,7 @@ static uint32_t most_gpus(const struct model_node *node, const struct model_pod 
 
     for (uint32_t v = model_first_known(node, squatter->asked_version); v < node->versions; v++) {
         uint32_t there = 0;
-        for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
+        for (uint32_t i = 0; node->was[v].there && i < node->was[v].n_gpus; i++)
             there += node->was[v].gpu[i].missing ? 0 : 1;
         if (there == 0)
             return 0;
@@ -119,7 +119,7 @@ static void oracle_most(const struct sim *sim, const struct model_pod *pod,
     const uint32_t most = most_gpus(node, pod) * GPU_MILLI_MAX;
     const uint32_t counted = allocation_milli(held) + held->facts.unplaced_milli;
 
-    if (pod->shape->wants != 1 || most == 0 || pod->makes_up)
+    if (pod->shape->n_wants != 1 || most == 0 || pod->makes_up)
         return;
     if (counted > most)
         sim_violation(sim, "p%u (%s) counts %u milli of %s, which has %u", pod->name,
@@ -148,7 +148,7 @@ void oracle_squatter(struct sim *sim, const struct model_pod *pod, const struct 
                       pod->shape->word);
     if (!fills(pod) || shown->unplaced_milli > 0)
         return; /* the whole node is closed */
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (was_there(node, i, pod) && free_on(shown, node->is.gpu[i].id) > 0)
             sim_violation(sim, "GPU %s has %u milli free, and p%u (%s) squats it",
                           node->is.gpu[i].id, free_on(shown, node->is.gpu[i].id), pod->name,
@@ -163,7 +163,7 @@ uint32_t squat_least(const struct sim *sim, const struct model_pod *pod)
     /* Until it could not be read it had what it showed. */
     for (uint32_t v = 0; v < node->versions; v++) {
         uint32_t milli = 0;
-        for (uint32_t i = 0; node->was[v].there && i < node->was[v].gpus; i++)
+        for (uint32_t i = 0; node->was[v].there && i < node->was[v].n_gpus; i++)
             milli += node->was[v].gpu[i].missing ? 0 : node->was[v].gpu[i].milli;
         if (milli > 0 && milli < least)
             least = milli;
@@ -175,10 +175,10 @@ uint32_t squat_least(const struct sim *sim, const struct model_pod *pod)
 static bool is_ours_alone(const struct sim *sim, const struct model_node *node,
                           const struct node *shown)
 {
-    for (uint32_t i = 0; i < shown->allocations; i++)
+    for (uint32_t i = 0; i < shown->n_allocations; i++)
         if (shown->allocation[i]->facts.state == STATE_RESERVED)
             return false;
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && strcmp(pod->node, node->name) == 0 &&
             ((!pod->ours && oracle_asks(pod)) || !held_names_all(&node->is, pod)))
@@ -189,12 +189,12 @@ static bool is_ours_alone(const struct sim *sim, const struct model_node *node,
 
 void oracle_open_nodes(struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
         if (!node->is.there || node->is.cordoned || !is_ours_alone(sim, node, shown))
             continue;
-        for (uint32_t i = 0; i < node->is.gpus; i++) {
+        for (uint32_t i = 0; i < node->is.n_gpus; i++) {
             const struct model_gpu *gpu = &node->is.gpu[i];
             const struct gpu *is = node_gpu(shown, text_of(gpu->id));
             if (gpu->missing || gpu->ill || held_is(sim, node, gpu, NULL) ||

@@ -48,7 +48,7 @@ static uint32_t given(const struct sim *sim, const struct model_node *node)
 {
     uint32_t gpus = 0;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         gpus |= is_at(sim, i, node) ? sim->stay[i].whole : 0;
     return gpus;
 }
@@ -56,7 +56,7 @@ static uint32_t given(const struct sim *sim, const struct model_node *node)
 const struct model_pod *stay_holder(const struct sim *sim, const struct model_node *node,
                                     uint32_t gpu)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (is_at(sim, i, node) && sim->stay[i].runs && (sim->stay[i].whole >> gpu & 1) != 0)
             return &sim->model.pod[i];
     return NULL;
@@ -67,8 +67,8 @@ static uint32_t shared(const struct model_node *node, const struct model_pod *po
 {
     uint32_t gpus = 0;
 
-    for (uint32_t s = 0; pod->ours && s < pod->shares; s++)
-        for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t s = 0; pod->ours && s < pod->n_shares; s++)
+        for (uint32_t i = 0; i < node->is.n_gpus; i++)
             if (strcmp(node->is.gpu[i].id, pod->share[s].gpu) == 0)
                 gpus |= 1U << i;
     return gpus;
@@ -81,12 +81,12 @@ static bool give(struct sim *sim, const struct model_node *node, const struct mo
                  struct sim_stay *stay)
 {
     const struct sim_agent *agent = &sim->agent[node - sim->model.node];
-    const uint32_t from = draw_below(&sim->agents_draw, node->is.gpus);
+    const uint32_t from = draw_below(&sim->agents_draw, node->is.n_gpus);
     const uint32_t others = given(sim, node);
     uint32_t left = pod->shape->whole;
 
-    for (uint32_t k = 0; k < node->is.gpus && left > 0; k++) {
-        const uint32_t i = (from + k) % node->is.gpus;
+    for (uint32_t k = 0; k < node->is.n_gpus && left > 0; k++) {
+        const uint32_t i = (from + k) % node->is.n_gpus;
         if ((others >> i & 1) != 0 || agent->gpu[i].gone || agent->gpu[i].ill != 0)
             continue;
         stay->whole |= 1U << i;
@@ -105,7 +105,7 @@ static bool is_second(const struct sim *sim, const struct model_node *node,
     const bool by_variable = sim->agent[node - sim->model.node].by_variable;
     const uint32_t mine = shared(node, pod);
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *other = &sim->model.pod[i];
         if (other == pod || !is_at(sim, i, node) || !sim->stay[i].runs)
             continue;
@@ -122,7 +122,7 @@ static bool is_refused(struct sim *sim, const struct model_node *node, const str
 {
     if (!pod->ours && oracle_asks(pod))
         return true; /* nobody signed that */
-    if (pod->ours && pod->shares > 0 && !keys_believes(sim, node, pod))
+    if (pod->ours && pod->n_shares > 0 && !keys_believes(sim, node, pod))
         return true;
     return is_second(sim, node, pod, stay);
 }
@@ -160,7 +160,7 @@ static void end(struct sim *sim, const struct model_node *node, uint32_t pod)
 {
     struct true_gpu *gpu = sim->agent[node - sim->model.node].gpu;
 
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (gpu[i].claims == pod + 1)
             gpu[i].claims = 0;
     sim->stay[pod] = (struct sim_stay){.here = false};
@@ -170,7 +170,7 @@ static void end(struct sim *sim, const struct model_node *node, uint32_t pod)
 /* Containers run anew, in another order; kubelet remembers what it gave to whom. */
 void stay_reboots(struct sim *sim, const struct model_node *node)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         if (!is_at(sim, i, node))
             continue;
         sim->stay[i].runs = false;
@@ -198,7 +198,7 @@ static void act(struct sim *sim, uint32_t i)
 
 void stay_turn(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (sim->stay[i].here)
             act(sim, i);
 }
@@ -207,7 +207,7 @@ int64_t stay_next(const struct sim *sim)
 {
     int64_t next = INT64_MAX;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct sim_stay *stay = &sim->stay[i];
         if (stay->here && stay->due_ms != 0 && stay->due_ms < next)
             next = stay->due_ms;

@@ -8,8 +8,8 @@
 #include "milligpu/core/ledger/reconcile.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
 #include "milligpu/waiting/request_classes.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "sim_run.h"
 #include "store/store_internal.h"
@@ -28,11 +28,11 @@ static void oracle_hints(const struct sim *sim)
     struct waiting waiting;
 
     arena_init(&arena);
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (model_alive(pod) && pod->node[0] == '\0')
             continue;
-        if (hints_find(sim->daemon.app.hints, text_of(pod->uid), &arena, &waiting))
+        if (waiting_pods_find(sim->daemon.app.waiting_pods, text_of(pod->uid), &arena, &waiting))
             sim_violation(sim, "p%u is %s, and is still remembered as one that waits", pod->name,
                           model_alive(pod) ? "bound" : "gone");
     }
@@ -43,7 +43,7 @@ static void oracle_pods(const struct sim *sim)
 {
     size_t alive = sim->rules.crowd;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         alive += model_alive(&sim->model.pod[i]) ? 1 : 0;
     alive += vouched_pods(sim);
     const size_t known = pod_cache_count(sim->daemon.app.pod_cache);
@@ -54,15 +54,15 @@ static void oracle_pods(const struct sim *sim)
 /* Whatever was requested: the tables that tenants can fill. */
 static void oracle_bytes(const struct sim *sim)
 {
-    const struct hints_bytes hints = hints_bytes(sim->daemon.app.hints);
+    const struct waiting_pods_bytes waiting_pods = waiting_pods_bytes(sim->daemon.app.waiting_pods);
     const struct pod_cache_bytes pods = pod_cache_bytes(sim->daemon.app.pod_cache);
     const struct {
         const char *name;
         size_t bytes;
         size_t most;
-    } table[] = {{"askers", hints.waiting_pods, WAITING_PODS_BYTES_MAX},
-                 {"wishes", hints.request_classes, REQUEST_CLASSES_BYTES_MAX},
-                 {"refusals", hints.refusals, REFUSALS_BYTES_MAX},
+    } table[] = {{"askers", waiting_pods.waiting_pods, WAITING_PODS_BYTES_MAX},
+                 {"wishes", waiting_pods.request_classes, REQUEST_CLASSES_BYTES_MAX},
+                 {"refusals", waiting_pods.refusals, REFUSALS_BYTES_MAX},
                  {"requests", pods.requests, REQUEST_CLASSES_BYTES_MAX},
                  {"told", pods.seen, REMEMBERED_BYTES_MAX},
                  {"demands", pods.demands, DEMANDS_BYTES_MAX}};
@@ -71,10 +71,10 @@ static void oracle_bytes(const struct sim *sim)
         if (table[i].bytes > table[i].most)
             sim_violation(sim, "the table of %s takes %zu bytes, at most %zu are its own",
                           table[i].name, table[i].bytes, table[i].most);
-    if (hints_waiting(sim->daemon.app.hints) == 0 && hints.waiting_pods == 0 &&
-        hints.request_classes > 0)
+    if (waiting_pods_count(sim->daemon.app.waiting_pods) == 0 && waiting_pods.waiting_pods == 0 &&
+        waiting_pods.request_classes > 0)
         sim_violation(sim, "nobody is remembered, and wishes take %zu bytes",
-                      hints.request_classes);
+                      waiting_pods.request_classes);
     if (pod_cache_count(sim->daemon.app.pod_cache) == 0 && pods.requests + pods.seen > 0)
         sim_violation(sim, "no pod is known, and requests take %zu bytes, what was told %zu",
                       pods.requests, pods.seen);
@@ -171,20 +171,20 @@ static void shown_names(struct map *shown, const struct node *node)
     shown_name(shown, node->name);
     shown_name(shown, node->uid);
     shown_name(shown, node->problem_text);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         shown_name(shown, node->gpu[i].id);
         shown_name(shown, node->gpu[i].alias);
         shown_name(shown, node->gpu[i].model);
     }
-    for (uint32_t i = 0; i < node->owned_ids; i++)
+    for (uint32_t i = 0; i < node->n_owned_ids; i++)
         shown_name(shown, node->owned_id[i]);
     for (uint32_t i = 0; node->labels != NULL && i < node->labels->count; i++)
         shown_name(shown, node->labels->text[i]);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         shown_name(shown, allocation->facts.node);
         shown_name(shown, allocation->facts.node_uid);
-        for (uint32_t k = 0; k < allocation->facts.shares; k++)
+        for (uint32_t k = 0; k < allocation->facts.n_shares; k++)
             shown_name(shown, allocation->facts.share[k].gpu);
     }
 }
@@ -195,14 +195,14 @@ static void shown_names(struct map *shown, const struct node *node)
  */
 static size_t remembered_names(const struct sim *sim)
 {
-    const size_t most = (size_t)sim->model.nodes * REMEMBERED;
+    const size_t most = (size_t)sim->model.n_nodes * REMEMBERED;
     size_t names = 0;
 
     if (strcmp(sim->policy.order, "fgd") != 0 && strcmp(sim->policy.order, "rollout") != 0)
         return 0;
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
-        for (uint32_t w = 0; !pod->ours && pod->node[0] != '\0' && w < pod->shape->wants; w++)
+        for (uint32_t w = 0; !pod->ours && pod->node[0] != '\0' && w < pod->shape->n_wants; w++)
             names += model_parts(&pod->shape->want[w]);
     }
     return names < most ? names : most;
@@ -210,8 +210,8 @@ static size_t remembered_names(const struct sim *sim)
 
 /*
  * The writer has swept since everything became quiet. Beside what the snapshot shows, score caches
- * and hints may hold names that nodes had before; what a pod made up is gone with the pod, or with
- * what a score cache remembers.
+ * and the table of waiting pods may hold names that nodes had before; what a pod made up is gone
+ * with the pod, or with what a score cache remembers.
  */
 static void oracle_names(const struct sim *sim, const struct writer_tables *is)
 {
@@ -223,8 +223,8 @@ static void oracle_names(const struct sim *sim, const struct writer_tables *is)
     map_init(&shown);
     while ((node = snapshot_next(snapshot, &at)) != NULL)
         shown_names(&shown, node);
-    const size_t before = (size_t)sim->model.nodes * (3 + MODEL_GPUS * NAMES_A_GPU) + NAMES_OTHER +
-                          remembered_names(sim);
+    const size_t before = (size_t)sim->model.n_nodes * (3 + MODEL_GPUS * NAMES_A_GPU) +
+                          NAMES_OTHER + remembered_names(sim);
     const size_t most = shown.count + before;
     if (is->names > most)
         sim_violation(sim, "%zu names are kept, nodes and pods have %zu, and had at most %zu more",
@@ -242,7 +242,7 @@ static void oracle_writer(const struct sim *sim)
 
     writer_tables(sim->daemon.parts.writer, &is);
     const struct snapshot *snapshot = daemon_view(sim);
-    const size_t open = snapshot->opens; /* without evidence a doubt stays */
+    const size_t open = snapshot->n_opens; /* without evidence a doubt stays */
     snapshot_unref(snapshot);
     if (is.doubts > open || is.inflight + is.n_kept + is.n_listed > 0)
         sim_violation(sim,
@@ -250,9 +250,9 @@ static void oracle_writer(const struct sim *sim)
                       "%zu listed",
                       is.inflight, is.doubts, is.n_kept, is.n_listed);
     oracle_drift(sim, &is);
-    if (is.nodes_seen > sim->model.nodes)
+    if (is.nodes_seen > sim->model.n_nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,
-                      sim->model.nodes);
+                      sim->model.n_nodes);
     const size_t hosts = is.nodes_seen + pod_cache_count(sim->daemon.app.pod_cache);
     if (is.host_sums > hosts)
         sim_violation(sim, "sums of %zu hosts are kept, of at most %zu", is.host_sums, hosts);

@@ -147,7 +147,7 @@ void taints_trouble(struct sim *sim, uint32_t step)
 
     if (!sim->rules.taints || !draw_chance(&draw, sim->rules.taint_per_mille))
         return;
-    struct model_node *node = &sim->model.node[draw_below(&draw, sim->model.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(&draw, sim->model.n_nodes)];
     if (node->is.there)
         change(sim, node, &draw);
 }
@@ -167,7 +167,7 @@ static void mend(struct sim *sim, struct model_node *node)
 
 void taints_mend_all(struct sim *sim)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         if (sim->model.node[n].is.there)
             mend(sim, &sim->model.node[n]);
 }
@@ -177,9 +177,9 @@ bool taints_make_room(struct sim *sim, const struct model_pod *pod)
 {
     if (!sim->rules.taints || !draw_chance(&sim->draw, 700))
         return false;
-    const uint32_t from = draw_below(&sim->draw, sim->model.nodes);
-    for (uint32_t i = 0; i < sim->model.nodes; i++) {
-        struct model_node *node = &sim->model.node[(from + i) % sim->model.nodes];
+    const uint32_t from = draw_below(&sim->draw, sim->model.n_nodes);
+    for (uint32_t i = 0; i < sim->model.n_nodes; i++) {
+        struct model_node *node = &sim->model.node[(from + i) % sim->model.n_nodes];
         if (!node->is.there || taints_usable(sim, node) != FIT_NO)
             continue;
         mend(sim, node);
@@ -217,7 +217,7 @@ static enum fit is_covered(const struct sim *sim, uint32_t which)
 {
     enum fit covered = FIT_NO;
 
-    for (uint32_t i = 0; i < sim->model.pods; i++) {
+    for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         if (!pod->there || (pod->tolerates >> which & 1) == 0)
             continue;
@@ -278,7 +278,7 @@ static enum unusable reason_of(const struct model_version *is)
 
 void oracle_taints(const struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
         const enum fit usable = taints_usable(sim, node);

@@ -95,7 +95,7 @@ static void name_link(struct model_node *node, struct draw *draw, uint32_t a, ui
 static void draw_pattern(struct model_node *node, struct draw *draw)
 {
     const enum pattern pattern = draw_below(draw, PATTERNS);
-    const uint32_t gpus = node->is.gpus;
+    const uint32_t gpus = node->is.n_gpus;
 
     for (uint32_t i = 0; i < gpus; i++) {
         struct model_gpu *gpu = &node->is.gpu[i];
@@ -132,7 +132,7 @@ void topology_tell(const struct model_node *node, uint32_t at, json_t *object)
     if (gpu->names == 0)
         return;
     json_t *list = json_array();
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if ((gpu->names >> i & 1) != 0)
             json_array_append_new(list, json_string(node->is.gpu[i].id));
     json_object_set_new(object, "nvlink", list);
@@ -143,8 +143,8 @@ bool topology_step(struct sim *sim, struct model_node *node, struct draw *draw)
 {
     if (!sim->rules.linked || node->source != MODEL_ANNOTATED || !draw_chance(draw, 400))
         return false;
-    const uint32_t a = draw_below(draw, node->is.gpus);
-    const uint32_t b = draw_below(draw, node->is.gpus);
+    const uint32_t a = draw_below(draw, node->is.n_gpus);
+    const uint32_t b = draw_below(draw, node->is.n_gpus);
 
     switch (draw_below(draw, 4)) {
     case 0:
@@ -171,10 +171,10 @@ bool topology_makes_room(struct sim *sim, const struct model_pod *pod)
     if (!sim->rules.linked || sim->rules.loses || pod->shape->lie == LIE_ANYWHERE ||
         !draw_chance(&sim->draw, 300))
         return false;
-    struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.nodes)];
+    struct model_node *node = &sim->model.node[draw_below(&sim->draw, sim->model.n_nodes)];
     if (node->source != MODEL_ANNOTATED || node->by_agent || !node->is.there || node->odd)
         return false;
-    for (uint32_t i = 0; i < node->is.gpus; i++) {
+    for (uint32_t i = 0; i < node->is.n_gpus; i++) {
         if (pod->shape->lie == LIE_ON_NUMA)
             node->is.gpu[i].numa = 1;
         for (uint32_t k = 0; pod->shape->lie == LIE_LINKED && k < i; k++)
@@ -188,7 +188,7 @@ bool topology_makes_room(struct sim *sim, const struct model_pod *pod)
 
 static const struct model_gpu *told_of(const struct model_node *node, const struct gpu *gpu)
 {
-    for (uint32_t i = 0; i < node->is.gpus; i++)
+    for (uint32_t i = 0; i < node->is.n_gpus; i++)
         if (!node->is.gpu[i].missing && strcmp(node->is.gpu[i].id, gpu->id->text) == 0)
             return &node->is.gpu[i];
     return NULL;
@@ -223,10 +223,10 @@ static void oracle_peers(const struct sim *sim, const struct model_node *node,
 
 void oracle_told(const struct sim *sim, const struct snapshot *snapshot)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
-        for (uint32_t i = 0; node->is.there && shown != NULL && i < shown->gpus; i++)
+        for (uint32_t i = 0; node->is.there && shown != NULL && i < shown->n_gpus; i++)
             oracle_peers(sim, node, shown, i);
     }
 }
@@ -247,9 +247,9 @@ const struct shape *topology_shape(const struct sim *sim, struct draw *draw)
 
 static bool are_alike(const struct shape *a, const struct shape *b)
 {
-    bool alike = a->grantable && b->grantable && a->wants == b->wants && a->whole == b->whole;
+    bool alike = a->grantable && b->grantable && a->n_wants == b->n_wants && a->whole == b->whole;
 
-    for (uint32_t w = 0; alike && w < a->wants; w++)
+    for (uint32_t w = 0; alike && w < a->n_wants; w++)
         alike = a->want[w].kind == b->want[w].kind && a->want[w].milli == b->want[w].milli &&
                 a->want[w].count == b->want[w].count;
     return alike && a->model == b->model && a->memory == b->memory;
@@ -295,14 +295,14 @@ static bool find_gpus(const struct model_pod *pod, uint32_t want,
                       const struct model_version *version, uint32_t *out)
 {
     *out = 0;
-    for (uint32_t s = 0; s < pod->shares; s++) {
+    for (uint32_t s = 0; s < pod->n_shares; s++) {
         uint32_t at = 0;
         if (pod->share[s].want != want)
             continue;
-        while (at < version->gpus && strcmp(version->gpu[at].id, pod->share[s].gpu) != 0 &&
+        while (at < version->n_gpus && strcmp(version->gpu[at].id, pod->share[s].gpu) != 0 &&
                strcmp(version->gpu[at].alias, pod->share[s].gpu) != 0)
             at++;
-        if (at == version->gpus)
+        if (at == version->n_gpus)
             return false;
         *out |= 1U << at;
     }
@@ -312,13 +312,13 @@ static bool find_gpus(const struct model_pod *pod, uint32_t want,
 static bool lies(const struct model_pod *pod, const struct model_version *version,
                  enum model_lie demand)
 {
-    struct lay_room room = {.gpus = version->gpus};
+    struct lay_room room = {.n_gpus = version->n_gpus};
     uint32_t gpus;
 
-    for (uint32_t i = 0; i < version->gpus; i++)
+    for (uint32_t i = 0; i < version->n_gpus; i++)
         room.gpu[i].id = version->gpu[i].id;
     lay_tell(&room, version);
-    for (uint32_t w = 0; w < pod->shape->wants; w++)
+    for (uint32_t w = 0; w < pod->shape->n_wants; w++)
         if (!find_gpus(pod, w, version, &gpus) || !lay_obeys(&room, gpus, demand))
             return false;
     return true;

@@ -57,9 +57,9 @@ static json_t *pod_of(const struct model_pod *pod, enum amounts amounts, struct 
 {
     json_t *containers = json_array();
 
-    for (uint32_t w = 0; w < pod->shape->wants; w++) {
+    for (uint32_t w = 0; w < pod->shape->n_wants; w++) {
         json_t *gpus = json_array();
-        for (uint32_t i = 0; i < pod->shares; i++)
+        for (uint32_t i = 0; i < pod->n_shares; i++)
             if (pod->share[i].want == w)
                 json_array_append_new(gpus, gpu_of(&pod->share[i], amounts, draw));
         json_t *container =
@@ -76,7 +76,7 @@ static json_t *pod_of(const struct model_pod *pod, enum amounts amounts, struct 
 static bool tells_of(const struct model_node *node, const struct model_pod *pod,
                      enum amounts amounts, struct draw *draw)
 {
-    if (pod->shares == 0)
+    if (pod->n_shares == 0)
         return false;
     return (model_alive(pod) && strcmp(pod->node, node->name) == 0) ||
            (amounts == AMOUNTS_ABSURD && draw_chance(draw, 100));
@@ -87,7 +87,7 @@ static char *report_of(struct sim *sim, const struct model_node *node, enum amou
 {
     json_t *pods = json_array();
 
-    for (uint32_t i = 0; i < sim->model.pods && json_array_size(pods) < USAGE_PODS_MAX; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods && json_array_size(pods) < USAGE_PODS_MAX; i++)
         if (tells_of(node, &sim->model.pod[i], amounts, draw))
             json_array_append_new(pods, pod_of(&sim->model.pod[i], amounts, draw));
     json_t *report = json_pack("{s:i,s:s,s:I,s:i,s:o}", "v", 1, "node", node->name, "number",
@@ -204,7 +204,7 @@ static void idle_hour(struct sim *sim, struct draw *draw)
     if (sim->clock_heals_ms != 0)
         return;
     sim_say(sim, "an hour passes, and shares are idle");
-    for (uint32_t i = 0; i < sim->model.pods; i++)
+    for (uint32_t i = 0; i < sim->model.n_pods; i++)
         if (sim->model.pod[i].kubelet_ms != 0 && sim->model.pod[i].node[0] != '\0')
             sim->model.pod[i].kubelet_ms += LONGER_MS;
     sim->usage.idles = true;
@@ -212,7 +212,7 @@ static void idle_hour(struct sim *sim, struct draw *draw)
         sim->wall_ms += ROUND_MS;
         sim->forward_ms += ROUND_MS;
         sim_pass(sim, 1500);
-        for (uint32_t n = 0; n < sim->model.nodes; n++)
+        for (uint32_t n = 0; n < sim->model.n_nodes; n++)
             (void)report(sim, &sim->model.node[n], AMOUNTS_IDLE, draw);
     }
     sim_pass(sim, MINUTE_MS);
@@ -222,7 +222,7 @@ static void idle_hour(struct sim *sim, struct draw *draw)
 
 static void send_any(struct sim *sim, struct draw *draw)
 {
-    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.nodes)];
+    const struct model_node *node = &sim->model.node[draw_below(draw, sim->model.n_nodes)];
 
     switch (draw_below(draw, 8)) {
     case 0:
@@ -255,7 +255,7 @@ bool usage_trouble(struct sim *sim, uint32_t step)
     if (dice < 30)
         idle_hour(sim, &draw);
     else if (dice < 70)
-        send_flaps(sim, &sim->model.node[draw_below(&draw, sim->model.nodes)], &draw);
+        send_flaps(sim, &sim->model.node[draw_below(&draw, sim->model.n_nodes)], &draw);
     else
         send_any(sim, &draw);
     return dice < 30 && !sim->daemon.doomed;
@@ -372,8 +372,8 @@ static void oracle_sums(const struct sim *sim)
                        " (SELECT count(*) AS rows FROM measured GROUP BY hour_ms)");
     int64_t gpus = 0;
 
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
-        gpus += sim->model.node[n].by_agent ? sim->model.node[n].is.gpus : 0;
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
+        gpus += sim->model.node[n].by_agent ? sim->model.node[n].is.n_gpus : 0;
     if (counted > gpus * (sim->now_ms -
                           sim->usage.begin_ms)) /* in thousandths of a GPU times seconds, and ms */
         sim_violation(sim, "%lld milli s are measured of %lld GPUs", (long long)counted,
@@ -390,7 +390,7 @@ static void oracle_idle_share(void *user, const struct store_idle *idle)
     const struct model_pod *pod = model_find(&sim->model, idle->uid);
     bool has = false;
 
-    for (uint32_t i = 0; pod != NULL && i < pod->shares; i++)
+    for (uint32_t i = 0; pod != NULL && i < pod->n_shares; i++)
         has = has || (strcmp(pod->share[i].gpu, idle->gpu) == 0 &&
                       strcmp(pod->shape->want[pod->share[i].want].container, idle->container) == 0);
     if (!has || !model_alive(pod) || strcmp(pod->node, idle->node) != 0)
@@ -455,7 +455,7 @@ void oracle_usage(struct sim *sim)
         return;
     oracle_sums(sim);
     load_idle(sim, oracle_idle_share);
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         oracle_word(sim, &sim->model.node[n], &draw);
     sim_met("usage/quiet");
 }

@@ -227,8 +227,8 @@ void vouch_answered(struct sim *sim, const struct model_node *node)
     struct sim_vouch *vouch = vouch_of(sim, node);
     const struct vouch_table *table = &sim->vouched[node - sim->model.node];
 
-    if (sim->rules.vouches && table->words > 0)
-        memcpy(vouch->node_uid, table->word[table->words - 1].uid, sizeof vouch->node_uid);
+    if (sim->rules.vouches && table->n_words > 0)
+        memcpy(vouch->node_uid, table->word[table->n_words - 1].uid, sizeof vouch->node_uid);
 }
 
 /* --- its node --- */
@@ -447,7 +447,7 @@ bool vouch_trouble(struct sim *sim, struct model_node *node, struct draw *draw)
 
 void vouch_calm(struct sim *sim)
 {
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         struct sim_vouch *vouch = &sim->vouch[n];
         if (!sim->rules.vouches || !node->by_agent)

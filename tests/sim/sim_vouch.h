@@ -88,7 +88,7 @@ struct vouch_memory {
 
 struct vouch_table {
     struct vouch_word *word; /* ascending */
-    size_t words;
+    size_t n_words;
     size_t word_capacity;
     struct vouch_pods *pods;
     size_t changes;

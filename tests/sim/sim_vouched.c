@@ -83,8 +83,8 @@ void vouched_node_is(struct sim *sim, const struct model_node *node, uint64_t ve
         return;
     (void)snprintf(path, sizeof path, "/api/v1/nodes/%s", node->name);
     json_t *object = model_fetch(sim, path);
-    table->word = xgrow(table->word, table->words, &table->word_capacity, sizeof *table->word);
-    struct vouch_word *word = &table->word[table->words++];
+    table->word = xgrow(table->word, table->n_words, &table->word_capacity, sizeof *table->word);
+    struct vouch_word *word = &table->word[table->n_words++];
     *word = (struct vouch_word){.version = version};
     read_word(object, word);
     json_decref(object);
@@ -130,7 +130,7 @@ static bool differ(const char *said, const char *is)
 /* Did an agent ever name GPUs of this Node object, or may its pod have vouched for it? */
 static bool may_remember(const struct vouch_table *table, const struct vouch_word *now, bool pods)
 {
-    for (size_t i = 0; i < table->words; i++) {
+    for (size_t i = 0; i < table->n_words; i++) {
         const struct vouch_word *word = &table->word[i];
         if (word->named && strcmp(word->uid, now->uid) == 0 &&
             (pods ? word->claim.pod[0] != '\0' : word->gpus || word->claim.pod[0] != '\0'))
@@ -168,7 +168,7 @@ static unsigned check_claim(const struct vouch_word *word, const struct vouch_po
 /* Of the same Node, at any time. */
 static bool may_have_named(const struct vouch_table *table, const struct vouch_word *now)
 {
-    for (size_t i = 0; i < table->words; i++)
+    for (size_t i = 0; i < table->n_words; i++)
         if (table->word[i].named && table->word[i].gpus &&
             strcmp(table->word[i].uid, now->uid) == 0)
             return true;
@@ -217,11 +217,11 @@ static unsigned could_be(const struct sim *sim, const struct vouch_table *table)
     size_t w = 0;
     size_t first = 0;
 
-    while (w + 1 < table->words && table->word[w + 1].version <= daemon->applied_nodes)
+    while (w + 1 < table->n_words && table->word[w + 1].version <= daemon->applied_nodes)
         w++;
     while (first + 1 < table->changes && table->pods[first + 1].version <= daemon->applied_pods)
         first++;
-    for (size_t from = w; w < table->words; w++) {
+    for (size_t from = w; w < table->n_words; w++) {
         if (w > from && table->word[w].version > daemon->told_nodes)
             break;
         /* Before the first one there was none. */
@@ -238,9 +238,9 @@ int vouched_fit(const struct sim *sim, const struct model_node *node)
 {
     const struct vouch_table *table = looked_at(sim, node);
 
-    if (!sim->rules.agents || table->words == 0)
+    if (!sim->rules.agents || table->n_words == 0)
         return FIT_YES;
-    const unsigned is = check(sim, table, &table->word[table->words - 1],
+    const unsigned is = check(sim, table, &table->word[table->n_words - 1],
                               table->changes > 0 ? &table->pods[table->changes - 1] : NULL);
     if ((is & OPEN) == 0)
         return FIT_NO;
@@ -250,14 +250,14 @@ int vouched_fit(const struct sim *sim, const struct model_node *node)
 /* Its agent has named the GPUs of the Node that is there in every state that may be known. */
 static bool must_name(const struct vouch_table *table)
 {
-    const struct vouch_word *word = &table->word[table->words - 1];
+    const struct vouch_word *word = &table->word[table->n_words - 1];
 
     return table->sure.named_gpus && strcmp(table->sure.uid, word->uid) == 0;
 }
 
 static void oracle_named(const struct sim *sim, const struct allocation *granted)
 {
-    for (uint32_t i = 0; i < granted->facts.shares; i++)
+    for (uint32_t i = 0; i < granted->facts.n_shares; i++)
         if (strncmp(granted->facts.share[i].gpu->text, "GPU-", 4) != 0)
             sim_violation(sim, "%s is granted %s, and an agent has named the GPUs of %s",
                           granted->facts.name, granted->facts.share[i].gpu->text,
@@ -269,7 +269,7 @@ void vouched_reserved(struct sim *sim, const struct allocation *granted)
     const struct model_node *node = model_node(&sim->model, granted->facts.node->text);
 
     if (!sim->rules.agents || node == NULL || (node->was_odd && !node->by_agent) ||
-        granted->facts.shares == 0)
+        granted->facts.n_shares == 0)
         return;
     const unsigned bits = could_be(sim, looked_at(sim, node));
     if ((bits & OPEN) == 0)
@@ -291,7 +291,7 @@ void vouched_reserved(struct sim *sim, const struct allocation *granted)
 static void remember(const struct sim *sim, struct vouch_table *table,
                      const struct vouch_word *word, unsigned is)
 {
-    for (size_t i = table->words; i > 0 && table->word[i - 1].version > table->judged; i--)
+    for (size_t i = table->n_words; i > 0 && table->word[i - 1].version > table->judged; i--)
         if (!table->word[i - 1].there || is_uninstalled(&table->word[i - 1]))
             table->sure.uid[0] = '\0';
     table->judged = sim->daemon.applied_nodes;
@@ -323,7 +323,7 @@ static const struct vouch_word *last_told(const struct sim *sim, const struct vo
 {
     size_t w = 0;
 
-    while (w + 1 < table->words && table->word[w + 1].version <= sim->daemon.told_nodes)
+    while (w + 1 < table->n_words && table->word[w + 1].version <= sim->daemon.told_nodes)
         w++;
     return &table->word[w];
 }
@@ -332,11 +332,11 @@ void oracle_vouched(struct sim *sim, const struct snapshot *snapshot)
 {
     if (!sim->rules.agents || sim->daemon.disk_heals_ms != 0)
         return;
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct model_node *node = &sim->model.node[n];
         struct vouch_table *table = table_of(sim, node);
         const struct node *shown = snapshot_node(snapshot, text_of(node->name));
-        if (table->words == 0 || (node->was_odd && !node->by_agent))
+        if (table->n_words == 0 || (node->was_odd && !node->by_agent))
             continue;
         const unsigned bits = could_be(sim, table);
         if (shown != NULL)
@@ -396,8 +396,8 @@ bool vouched_is_kept(const struct sim *sim, const struct model_node *node)
 {
     const struct vouch_table *table = looked_at(sim, node);
 
-    return table->words > 0 && !sim->rules.loses && table->kept.named_gpus &&
-           strcmp(table->kept.uid, table->word[table->words - 1].uid) == 0;
+    return table->n_words > 0 && !sim->rules.loses && table->kept.named_gpus &&
+           strcmp(table->kept.uid, table->word[table->n_words - 1].uid) == 0;
 }
 
 /* --- entries --- */
@@ -417,11 +417,11 @@ static size_t entries(const struct sim *sim, bool maybe)
 {
     size_t count = 0;
 
-    for (uint32_t n = 0; n < sim->model.nodes; n++) {
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++) {
         const struct vouch_table *table = &sim->vouched[n];
-        if (table->words == 0)
+        if (table->n_words == 0)
             continue;
-        const struct vouch_word *word = &table->word[table->words - 1];
+        const struct vouch_word *word = &table->word[table->n_words - 1];
         const bool pods = table->changes > 0 && table->pods[table->changes - 1].pods > 0;
         const bool says = word->there && (word->selected || word->named) && !is_uninstalled(word);
         count += pods || says || (maybe && word->there && may_remember(table, word, false)) ||
@@ -439,5 +439,5 @@ size_t vouched_least(const struct sim *sim)
 
 size_t vouched_most(const struct sim *sim)
 {
-    return sim->rules.agents ? entries(sim, true) : sim->model.nodes;
+    return sim->rules.agents ? entries(sim, true) : sim->model.n_nodes;
 }

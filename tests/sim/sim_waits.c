@@ -45,7 +45,7 @@ static bool is_quiet(struct sim *sim)
         scheduler_binding(sim) > 0 || !sim_api_quiet(sim->api))
         return false;
     const struct snapshot *snapshot = daemon_view(sim);
-    const uint32_t open = snapshot->opens;
+    const uint32_t open = snapshot->n_opens;
     snapshot_unref(snapshot);
     return open == 0;
 }
@@ -57,7 +57,7 @@ static bool fits(const struct sim *sim, struct view_of_pod *view, const struct m
         return view->fits;
     view->looked = sim->changes;
     view->fits = false;
-    for (uint32_t n = 0; n < sim->model.nodes && !view->fits; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes && !view->fits; n++)
         view->fits = (view->withheld & 1U << n) == 0 && oracle_fits(sim, pod, n);
     return view->fits;
 }
@@ -172,7 +172,7 @@ void oracle_waiting(struct sim *sim)
     rules_watch(sim);
     const bool quiet = is_quiet(sim);
     for (uint32_t s = 0; s < sim->rules.schedulers; s++)
-        for (uint32_t i = 0; i < sim->model.pods; i++)
+        for (uint32_t i = 0; i < sim->model.n_pods; i++)
             look(sim, &sim->scheduler[s].view[i], &sim->model.pod[i], quiet);
     if (quiet)
         sim_met("wake_up/looked");

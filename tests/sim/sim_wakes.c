@@ -17,7 +17,7 @@
  * second. A wake-up that is missing is noticed by sim_waits.c.
  */
 #include "milligpu/sync/outbox.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "sim_run.h"
 
@@ -42,8 +42,8 @@ void wakes_turn(struct sim *sim)
     wakes->ready_turns = daemon_ready(sim) ? wakes->ready_turns + 1 : 0;
     if (wakes->ready_turns <= READY_TURNS)
         has_reason(sim);
-    if (hints_waiting(sim->daemon.app.hints) > 0 ||
-        hints_overflow(sim->daemon.app.hints, sim->now_ms))
+    if (waiting_pods_count(sim->daemon.app.waiting_pods) > 0 ||
+        waiting_pods_overflowed(sim->daemon.app.waiting_pods, sim->now_ms))
         wakes->waiting_ms = sim->now_ms;
 }
 
@@ -61,7 +61,7 @@ void wakes_vouched(struct sim *sim)
 static bool may_have_room(const struct node *before, const struct node *now)
 {
     return !vouch_closes(now->vouch) || before == NULL || before->gone ||
-           now->allocations < before->allocations;
+           now->n_allocations < before->n_allocations;
 }
 
 void wakes_shown(struct sim *sim, const struct snapshot *before, const struct snapshot *now)
@@ -102,7 +102,7 @@ static bool any_flaps(const struct sim *sim)
 {
     bool any = false;
 
-    for (uint32_t n = 0; n < sim->model.nodes; n++)
+    for (uint32_t n = 0; n < sim->model.n_nodes; n++)
         any = any || sim->vouch[n].flap_ms != 0;
     return any;
 }

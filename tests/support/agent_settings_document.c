@@ -63,7 +63,7 @@ void agent_settings_man(struct strbuf *out)
                "(nri_socket), which the variable beats.\n");
     for (size_t i = 0; i < milligpu_node_settings.settings; i++)
         man_setting(out, &milligpu_node_settings.info[i]);
-    for (size_t i = 0; i < milligpu_node_settings.commands; i++) {
+    for (size_t i = 0; i < milligpu_node_settings.n_commands; i++) {
         man_flag(out, milligpu_node_settings.command[i].flag,
                  milligpu_node_settings.command[i].value, milligpu_node_settings.command[i].help);
         strbuf_char(out, '\n');

@@ -16,8 +16,8 @@ void core_init(struct core_fixture *core)
 
 void core_forget_undo(struct core_fixture *core)
 {
-    while (core->dones > 0)
-        change_done(&core->done[--core->dones]);
+    while (core->n_done > 0)
+        change_done(&core->done[--core->n_done]);
 }
 
 void core_done(struct core_fixture *core)
@@ -54,8 +54,8 @@ enum verdict core_do(struct core_fixture *core, const struct command *command)
     core->reason = change.reason;
     if (verdict == VERDICT_OK) {
         ledger_apply(core->ledger, &change);
-        core->done = xgrow(core->done, core->dones, &core->capacity, sizeof *core->done);
-        core->done[core->dones++] = change;
+        core->done = xgrow(core->done, core->n_done, &core->capacity, sizeof *core->done);
+        core->done[core->n_done++] = change;
     }
     ledger_assert_valid(core->ledger);
     return verdict;
@@ -86,8 +86,8 @@ void core_show_quickly(struct core_fixture *core, const char *node, const struct
 
 void core_undo(struct core_fixture *core)
 {
-    must(core->dones > 0);
-    struct change *change = &core->done[--core->dones];
+    must(core->n_done > 0);
+    struct change *change = &core->done[--core->n_done];
     ledger_undo(core->ledger, change);
     change_done(change);
     ledger_assert_valid(core->ledger);
@@ -102,7 +102,7 @@ struct inventory *core_inventory(struct core_fixture *core, const char *node, co
     inventory->node = arena_copy(arena, text_of(node));
     inventory->uid = arena_copy(arena, text_of(uid));
     inventory->source = SOURCE_ANNOTATION;
-    inventory->gpus = gpus;
+    inventory->n_gpus = gpus;
     inventory->gpu = arena_array(arena, gpus + 1, sizeof *inventory->gpu);
     for (uint32_t i = 0; i < gpus; i++) {
         const char *made_up = arena_printf(arena, "%s/gpu-%u", node, gpu[i].index);
@@ -136,13 +136,13 @@ enum verdict core_node(struct core_fixture *core, const char *node, const struct
 
 static void add_want(struct arena *arena, struct request *request, const char *word)
 {
-    struct want *want = &request->want[request->wants];
+    struct want *want = &request->want[request->n_wants];
     char *end = NULL;
 
     want->kind = *word == 'i' ? CONTAINER_INIT : *word == 's' ? CONTAINER_SIDECAR : CONTAINER_APP;
     if (want->kind != CONTAINER_APP)
         word++;
-    want->container = arena_printf(arena, "c%u", request->wants);
+    want->container = arena_printf(arena, "c%u", request->n_wants);
     want->milli = (uint32_t)strtoul(word, &end, 10);
     want->parts = 1;
     if (*end == 'x') {
@@ -154,7 +154,7 @@ static void add_want(struct arena *arena, struct request *request, const char *w
     }
     must(want->milli > 0 && want->milli <= GPU_MILLI && want->parts > 0);
     must(*end == '\0' || *end == '+');
-    request->wants++;
+    request->n_wants++;
 }
 
 struct request *core_request(struct core_fixture *core, const char *words)
@@ -188,12 +188,12 @@ void core_note(struct core_fixture *core, struct pod *pod, const char *lines)
 
     pod->annotation = NOTE_OK;
     pod->note_text = arena_copy(arena, text_of(lines));
-    pod->shares = 0;
+    pod->n_shares = 0;
     pod->share = arena_array(arena, strlen(lines) + 1, sizeof *pod->share);
     for (const char *line = lines; line != NULL && *line != '\0'; line = strchr(line, ',')) {
         char container[64];
         char gpu[300];
-        struct pod_share *share = &pod->share[pod->shares++];
+        struct pod_share *share = &pod->share[pod->n_shares++];
         line += *line == ',';
         must(sscanf(line, "%63s %299s %u %u %u %u", container, gpu, &share->milli, &share->mib,
                     &share->index, &share->asked) >= 4);
@@ -248,9 +248,9 @@ static const struct request *request_of_bound(struct core_fixture *core, struct 
     struct refusal refusal;
 
     pod->ours = true;
-    pod->containers = asked->wants;
-    pod->container = arena_array(arena, asked->wants, sizeof *pod->container);
-    for (uint32_t i = 0; i < asked->wants; i++) {
+    pod->n_containers = asked->n_wants;
+    pod->container = arena_array(arena, asked->n_wants, sizeof *pod->container);
+    for (uint32_t i = 0; i < asked->n_wants; i++) {
         const struct want *want = &asked->want[i];
         pod->container[i] = (struct pod_container){
             .name = want->container,
@@ -323,7 +323,7 @@ static void dump_allocation(struct strbuf *out, const struct allocation *allocat
                   facts->held_gpus, facts->unplaced_milli, (long long)facts->reserved_ms,
                   (long long)facts->bound_ms, (long long)facts->released_ms,
                   (long long)facts->terminating_ms, (unsigned long long)facts->version);
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct share *share = &facts->share[i];
         strbuf_printf(out, "    share %s %s %d %s %u %u", share->container,
                       container_kind_name(share->kind), share->order, share->gpu->text,
@@ -341,11 +341,11 @@ static void dump_node(struct strbuf *out, const struct node *node)
                   inventory_problem_name(node->problem), node->problem_text->text, node->gone,
                   node->held_gpus, node->unplaced_milli, node->free_milli,
                   (long long)node->since_ms);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         dump_gpu(out, &node->gpu[i]);
-    for (uint32_t i = 0; i < node->owned_ids; i++)
+    for (uint32_t i = 0; i < node->n_owned_ids; i++)
         strbuf_printf(out, "  claim %s\n", node->owned_id[i]->text);
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         dump_allocation(out, node->allocation[i]);
 }
 
@@ -404,12 +404,12 @@ static const struct atom *translate(struct ledger *ledger, const struct atom *at
 static void copy_node(struct ledger *copy, const struct node *node)
 {
     struct err err;
-    struct gpu *gpu = xcalloc(node->gpus + 1, sizeof *gpu);
-    const struct atom **owned_id = xcalloc(node->owned_ids + 1, sizeof(struct atom *));
+    struct gpu *gpu = xcalloc(node->n_gpus + 1, sizeof *gpu);
+    const struct atom **owned_id = xcalloc(node->n_owned_ids + 1, sizeof(struct atom *));
     struct gpu_note note[GPUS_PER_NODE_MAX];
-    for (uint32_t i = 0; i < node->owned_ids; i++)
+    for (uint32_t i = 0; i < node->n_owned_ids; i++)
         owned_id[i] = translate(copy, node->owned_id[i]);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         gpu[i] = node->gpu[i];
         gpu[i].id = translate(copy, gpu[i].id);
         gpu[i].alias = translate(copy, gpu[i].alias);
@@ -417,7 +417,7 @@ static void copy_node(struct ledger *copy, const struct node *node)
         gpu[i].flags = (uint16_t)(gpu[i].flags & ~(unsigned)GPU_CONTESTED);
     }
     /* No store keeps these; the first list of Nodes says them again, before anybody is answered. */
-    for (uint32_t i = 0; i < node->notes; i++)
+    for (uint32_t i = 0; i < node->n_notes; i++)
         note[i] = (struct gpu_note){translate(copy, node->note[i].gpu), node->note[i].held,
                                     node->note[i].ill};
     const struct node_build build = {
@@ -428,11 +428,11 @@ static void copy_node(struct ledger *copy, const struct node *node)
         .problem_text = translate(copy, node->problem_text),
         .gone = node->gone,
         .since_ms = node->since_ms,
-        .gpus = node->gpus,
+        .n_gpus = node->n_gpus,
         .gpu = gpu,
-        .owned_ids = node->owned_ids,
+        .n_owned_ids = node->n_owned_ids,
         .owned_id = owned_id,
-        .notes = node->notes,
+        .n_notes = node->n_notes,
         .note = note,
     };
     if (ledger_restore_node(copy, &build, &err) != 0)
@@ -445,8 +445,8 @@ static void copy_allocation(struct ledger *copy, const struct allocation *alloca
 {
     struct err err;
     struct allocation_facts facts = allocation->facts;
-    struct share *share = xcalloc(facts.shares + 1, sizeof *share);
-    for (uint32_t i = 0; i < facts.shares; i++) {
+    struct share *share = xcalloc(facts.n_shares + 1, sizeof *share);
+    for (uint32_t i = 0; i < facts.n_shares; i++) {
         share[i] = facts.share[i];
         share[i].gpu = translate(copy, share[i].gpu);
     }

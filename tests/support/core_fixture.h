@@ -16,7 +16,7 @@ struct core_fixture {
     int64_t now_ms;
     enum reason reason;  /* of the last verdict */
     struct change *done; /* newest last */
-    size_t dones;
+    size_t n_done;
     size_t capacity;
 };
 

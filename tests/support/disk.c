@@ -275,11 +275,11 @@ static int shm_map(sqlite3_file *base, int at, int bytes, int extend, void volat
     if (!handle->shm)
         shm->users++;
     handle->shm = true;
-    while (extend != 0 && shm->regions <= (size_t)at) {
-        shm->region = xgrow(shm->region, shm->regions, &shm->room, sizeof *shm->region);
-        shm->region[shm->regions++] = xcalloc(1, (size_t)bytes);
+    while (extend != 0 && shm->n_regions <= (size_t)at) {
+        shm->region = xgrow(shm->region, shm->n_regions, &shm->room, sizeof *shm->region);
+        shm->region[shm->n_regions++] = xcalloc(1, (size_t)bytes);
     }
-    if ((size_t)at < shm->regions)
+    if ((size_t)at < shm->n_regions)
         *out = shm->region[at];
     return SQLITE_OK;
 }

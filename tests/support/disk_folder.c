@@ -74,15 +74,15 @@ int fsync(int fd)
 {
     char link[64];
     char name[4096];
-    struct stat is;
+    struct stat st;
 
-    if (!joined || fstat(fd, &is) < 0)
+    if (!joined || fstat(fd, &st) < 0)
         return (int)syscall(SYS_fsync, fd);
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     const ssize_t got = readlink(link, name, sizeof name - 1);
     name[got > 0 ? got : 0] = '\0';
     struct plate_file *file = plate_find(name);
-    if (file == NULL && !S_ISDIR(is.st_mode))
+    if (file == NULL && !S_ISDIR(st.st_mode))
         return (int)syscall(SYS_fsync, fd);
     const int failed = touch(DISK_SYNC);
     if (file != NULL && failed == 0)

@@ -170,7 +170,7 @@ struct plate_file *plate_make(const char *name)
 static void shm_free(struct plate_shm *shm)
 {
     must(shm->users == 0);
-    for (size_t i = 0; i < shm->regions; i++)
+    for (size_t i = 0; i < shm->n_regions; i++)
         xfree(shm->region[i]);
     xfree(shm->region);
     *shm = (struct plate_shm){.users = 0};
@@ -204,7 +204,7 @@ void plate_close(struct plate_file *file)
 
 static void changes_clear(struct plate_file *file)
 {
-    file->changes = 0;
+    file->n_changes = 0;
     file->written.len = 0;
 }
 
@@ -212,8 +212,8 @@ static void change_add(struct plate_file *file, struct plate_change change, cons
 {
     change.from = file->written.len;
     bytes_put(&file->written, file->written.len, bytes, change.truncates ? 0 : change.len);
-    file->change = xgrow(file->change, file->changes, &file->change_room, sizeof *file->change);
-    file->change[file->changes++] = change;
+    file->change = xgrow(file->change, file->n_changes, &file->change_room, sizeof *file->change);
+    file->change[file->n_changes++] = change;
 }
 
 void plate_write(struct plate_file *file, size_t at, struct text bytes)
@@ -246,7 +246,7 @@ void plate_sync(struct plate_file *file)
 {
     if (file->nameless)
         return;
-    for (size_t i = 0; i < file->changes; i++)
+    for (size_t i = 0; i < file->n_changes; i++)
         if (!file->change[i].doubtful)
             change_keep(file, &file->change[i]);
     changes_clear(file);
@@ -255,7 +255,7 @@ void plate_sync(struct plate_file *file)
 
 void plate_sync_failed(struct plate_file *file)
 {
-    for (size_t i = 0; i < file->changes; i++)
+    for (size_t i = 0; i < file->n_changes; i++)
         file->change[i].doubtful = true;
 }
 
@@ -332,7 +332,7 @@ static void keep_torn(struct plate_file *file, const struct plate_change *change
 
 static void keep_some(struct plate_file *file, uint64_t *seed)
 {
-    for (size_t i = 0; i < file->changes; i++) {
+    for (size_t i = 0; i < file->n_changes; i++) {
         const uint64_t chance = random_next(seed) % 3;
         if (chance == 0)
             change_keep(file, &file->change[i]);

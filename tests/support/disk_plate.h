@@ -28,7 +28,7 @@ enum { SHM_SLOTS = 8 };
 /* Of all connections to one file. */
 struct plate_shm {
     void **region;
-    size_t regions;
+    size_t n_regions;
     size_t room;
     unsigned users;
     int holders[SHM_SLOTS]; /* -1: exclusively */
@@ -42,7 +42,7 @@ struct plate_file {
     struct plate_bytes synced;
     struct plate_bytes written;
     struct plate_change *change;
-    size_t changes;
+    size_t n_changes;
     size_t change_room;
     unsigned shared;
     const void *reserved;

@@ -32,7 +32,7 @@ static void draw_class(uint64_t *seed, struct workload_class *out)
     const uint32_t model = draw_below(seed, 9);
     if (model < ARRAY_LEN(models)) {
         out->model = models[model];
-        out->models = models[model] == large ? 2 : 1;
+        out->n_models = models[model] == large ? 2 : 1;
     }
 }
 
@@ -83,7 +83,7 @@ void draw_room_of(uint64_t *seed, uint32_t gpus, struct room *out)
                          .host_known = draw_below(seed, 4) != 0,
                          .host = {cpu[draw_below(seed, ARRAY_LEN(cpu))],
                                   memory[draw_below(seed, ARRAY_LEN(memory))]},
-                         .gpus = gpus};
+                         .n_gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++) {
         struct gpu_room *gpu = &out->gpu[i];
         draw_gpu(seed, gpu);
@@ -101,7 +101,7 @@ void draw_room_of(uint64_t *seed, uint32_t gpus, struct room *out)
 
 bool gpu_may_serve(const struct gpu_room *gpu, const struct workload_class *class)
 {
-    const struct request request = {.models = class->models, .model = class->model};
+    const struct request request = {.n_models = class->n_models, .model = class->model};
     return class->milli <= gpu->milli &&
            (uint64_t)gpu->mib * class->milli / gpu->milli >= class->share_mib &&
            request_takes_model(&request, atom_text(gpu->model));

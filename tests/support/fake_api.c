@@ -26,11 +26,11 @@ struct fake_api {
     bool client_certs;
     pthread_mutex_t lock; /* guards everything below */
     struct fault *fault;
-    size_t faults;
+    size_t n_faults;
     size_t fault_capacity;
     char *token;
     char **seen;
-    size_t seens;
+    size_t n_seen;
     size_t seen_capacity;
     unsigned connections;
     unsigned releases;
@@ -169,8 +169,8 @@ static enum MHD_Result respond(struct exchange *exchange, int status, bool sized
 static void note(struct fake_api *api, const char *line)
 {
     pthread_mutex_lock(&api->lock);
-    api->seen = xgrow(api->seen, api->seens, &api->seen_capacity, sizeof *api->seen);
-    api->seen[api->seens++] = xstrdup(line);
+    api->seen = xgrow(api->seen, api->n_seen, &api->seen_capacity, sizeof *api->seen);
+    api->seen[api->n_seen++] = xstrdup(line);
     pthread_mutex_unlock(&api->lock);
 }
 
@@ -190,7 +190,7 @@ static void take_fault(struct exchange *exchange, const char *line)
 
     pthread_mutex_lock(&api->lock);
     exchange->releases = api->releases;
-    for (size_t i = 0; i < api->faults && !exchange->faulty; i++) {
+    for (size_t i = 0; i < api->n_faults && !exchange->faulty; i++) {
         if (api->fault[i].times == 0 || !matches(line, api->fault[i].match))
             continue;
         api->fault[i].times--;
@@ -428,7 +428,7 @@ void fake_api_free(struct fake_api *api)
     fake_api_release(api);
     if (api->daemon != NULL)
         MHD_stop_daemon(api->daemon);
-    for (size_t i = 0; i < api->seens; i++)
+    for (size_t i = 0; i < api->n_seen; i++)
         xfree(api->seen[i]);
     xfree(api->seen);
     xfree(api->fault);
@@ -450,8 +450,8 @@ unsigned fake_api_port(const struct fake_api *api)
 void fake_api_fault(struct fake_api *api, const struct fault *fault)
 {
     pthread_mutex_lock(&api->lock);
-    api->fault = xgrow(api->fault, api->faults, &api->fault_capacity, sizeof *api->fault);
-    api->fault[api->faults++] = *fault;
+    api->fault = xgrow(api->fault, api->n_faults, &api->fault_capacity, sizeof *api->fault);
+    api->fault[api->n_faults++] = *fault;
     pthread_mutex_unlock(&api->lock);
 }
 
@@ -475,7 +475,7 @@ unsigned fake_api_seen(struct fake_api *api, const char *part)
     unsigned count = 0;
 
     pthread_mutex_lock(&api->lock);
-    for (size_t i = 0; i < api->seens; i++)
+    for (size_t i = 0; i < api->n_seen; i++)
         count += strstr(api->seen[i], part) != NULL;
     pthread_mutex_unlock(&api->lock);
     return count;

@@ -19,7 +19,7 @@ void folder_make(char *out, size_t bytes)
     assert_non_null(mkdtemp(out));
 }
 
-static int remove_one(const char *path, const struct stat *is __attribute__((unused)),
+static int remove_one(const char *path, const struct stat *st __attribute__((unused)),
                       int kind __attribute__((unused)), struct FTW *where __attribute__((unused)))
 {
     return remove(path);

@@ -22,8 +22,8 @@ void node_scene_free(struct node_scene *scene)
 {
     while (scene->n_made > 0)
         node_unref(scene->made[--scene->n_made]);
-    while (scene->build.allocations > 0)
-        allocation_unref(scene->pod[--scene->build.allocations]);
+    while (scene->build.n_allocations > 0)
+        allocation_unref(scene->pod[--scene->build.n_allocations]);
     xfree(scene);
 }
 
@@ -41,7 +41,7 @@ int node_scene_tear_down(void **state)
 
 struct gpu *scene_add_gpu(struct node_scene *scene, const char *id, unsigned flags)
 {
-    const uint32_t at = scene->build.gpus++;
+    const uint32_t at = scene->build.n_gpus++;
 
     assert_true(at < SCENE_GPUS);
     scene->gpu[at] = (struct gpu){.id = atom(id),
@@ -62,7 +62,7 @@ void scene_add_gpus(struct node_scene *scene, uint32_t gpus)
 
 void scene_hold(struct node_scene *scene, const struct gpu *gpu, const char *by)
 {
-    scene->note[scene->build.notes++] = (struct gpu_note){.gpu = gpu->id, .held = by};
+    scene->note[scene->build.n_notes++] = (struct gpu_note){.gpu = gpu->id, .held = by};
 }
 
 struct allocation_facts scene_facts(const char *uid, const struct share *share, uint32_t shares)
@@ -72,7 +72,7 @@ struct allocation_facts scene_facts(const char *uid, const struct share *share, 
                                      .name = uid,
                                      .node = atom("n1"),
                                      .state = STATE_BOUND,
-                                     .shares = shares,
+                                     .n_shares = shares,
                                      .share = share};
 }
 
@@ -89,8 +89,8 @@ const struct allocation *scene_pod(const char *uid, const char *gpu, uint32_t mi
 
 void scene_add(struct node_scene *scene, const struct allocation *pod)
 {
-    assert_true(scene->build.allocations < SCENE_PODS);
-    scene->pod[scene->build.allocations++] = pod;
+    assert_true(scene->build.n_allocations < SCENE_PODS);
+    scene->pod[scene->build.n_allocations++] = pod;
 }
 
 void scene_bind(struct node_scene *scene, const char *uid, const char *gpu, uint32_t milli)

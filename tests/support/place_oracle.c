@@ -18,10 +18,10 @@ static uint32_t peak(const struct place_oracle *oracle, uint32_t gpu, bool mib)
     uint32_t sidecars = 0;
     uint32_t inits = 0;
 
-    for (uint32_t w = 0; w < request->wants; w++)
+    for (uint32_t w = 0; w < request->n_wants; w++)
         if ((oracle->on[w] >> gpu & 1) != 0)
             taken[w] = mib ? room->mib * milli_of(oracle, w) / room->milli : milli_of(oracle, w);
-    for (uint32_t w = 0; w < request->wants; w++) {
+    for (uint32_t w = 0; w < request->n_wants; w++) {
         apps += request->want[w].kind == CONTAINER_APP ? taken[w] : 0;
         sidecars += request->want[w].kind == CONTAINER_SIDECAR ? taken[w] : 0;
         if (request->want[w].kind != CONTAINER_INIT || taken[w] == 0)
@@ -48,7 +48,7 @@ static uint32_t touched(const struct place_oracle *oracle)
 {
     uint32_t set = 0;
 
-    for (uint32_t w = 0; w < oracle->request->wants; w++)
+    for (uint32_t w = 0; w < oracle->request->n_wants; w++)
         set |= oracle->on[w];
     return set;
 }
@@ -58,7 +58,7 @@ static bool leaves_whole(const struct place_oracle *oracle)
 {
     uint32_t present = 0;
 
-    for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
+    for (uint32_t gpu = 0; gpu < oracle->room->n_gpus; gpu++)
         present += oracle->room->gpu[gpu].closed != REASON_ABSENT &&
                    oracle->room->gpu[gpu].closed != REASON_HELD;
     return (uint32_t)__builtin_popcount(touched(oracle)) + oracle->request->whole <= present;
@@ -71,7 +71,7 @@ static bool meets_demand(const struct place_oracle *oracle, uint32_t want, enum 
     bool linked = true;
     bool numa = true;
 
-    for (uint32_t a = 0; a < oracle->room->gpus; a++)
+    for (uint32_t a = 0; a < oracle->room->n_gpus; a++)
         for (uint32_t b = 0; b < a; b++) {
             if ((oracle->on[want] >> a & 1) == 0 || (oracle->on[want] >> b & 1) == 0)
                 continue;
@@ -96,7 +96,7 @@ static uint32_t price_of(const struct place_oracle *oracle, uint32_t gpu)
 static bool write_down(const struct place_oracle *oracle, struct placement *out)
 {
     *out = (struct placement){.exact = true, .free_milli = oracle->room->free_milli};
-    for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++) {
+    for (uint32_t gpu = 0; gpu < oracle->room->n_gpus; gpu++) {
         const uint32_t milli = peak(oracle, gpu, false);
         if (milli == 0)
             continue;
@@ -107,14 +107,14 @@ static bool write_down(const struct place_oracle *oracle, struct placement *out)
         out->left_milli += oracle->room->gpu[gpu].free_milli - milli;
         out->price = price_of(oracle, gpu) > out->price ? price_of(oracle, gpu) : out->price;
     }
-    for (uint32_t w = 0; w < oracle->request->wants; w++) {
+    for (uint32_t w = 0; w < oracle->request->n_wants; w++) {
         enum distance distance;
         if (!meets_demand(oracle, w, &distance))
             return false;
         out->distance = distance > out->distance ? distance : out->distance;
-        for (uint32_t gpu = 0; gpu < oracle->room->gpus; gpu++)
+        for (uint32_t gpu = 0; gpu < oracle->room->n_gpus; gpu++)
             if ((oracle->on[w] >> gpu & 1) != 0)
-                out->part[out->parts++] = (struct part){(uint16_t)w, (uint16_t)gpu};
+                out->part[out->n_parts++] = (struct part){(uint16_t)w, (uint16_t)gpu};
     }
     return leaves_whole(oracle);
 }
@@ -136,7 +136,7 @@ static bool is_better(const struct place_oracle *oracle, const struct placement 
         return a->charge_milli < b->charge_milli;
     if (a->left_milli != b->left_milli)
         return a->left_milli < b->left_milli;
-    for (uint32_t i = 0; i < a->parts; i++)
+    for (uint32_t i = 0; i < a->n_parts; i++)
         if (a->part[i].gpu != b->part[i].gpu)
             return a->part[i].gpu < b->part[i].gpu;
     fail_msg("two ways are one");
@@ -147,15 +147,16 @@ static void try_want(struct place_oracle *oracle, uint32_t want)
 {
     struct placement way;
 
-    for (uint32_t set = 1; want < oracle->request->wants && set < 1U << oracle->room->gpus; set++) {
+    for (uint32_t set = 1; want < oracle->request->n_wants && set < 1U << oracle->room->n_gpus;
+         set++) {
         bool may = (uint32_t)__builtin_popcount(set) == oracle->request->want[want].parts;
-        for (uint32_t gpu = 0; may && gpu < oracle->room->gpus; gpu++)
+        for (uint32_t gpu = 0; may && gpu < oracle->room->n_gpus; gpu++)
             may = (set >> gpu & 1) == 0 || takes_part(oracle, want, gpu);
         oracle->on[want] = set;
         if (may)
             try_want(oracle, want + 1);
     }
-    if (want < oracle->request->wants || !write_down(oracle, &way))
+    if (want < oracle->request->n_wants || !write_down(oracle, &way))
         return;
     oracle->ways++;
     if (oracle->visit != NULL)
@@ -169,7 +170,7 @@ static void try_want(struct place_oracle *oracle, uint32_t want)
 
 void place_oracle_run(struct place_oracle *oracle)
 {
-    assert_true(oracle->request->wants <= ORACLE_WANTS);
+    assert_true(oracle->request->n_wants <= ORACLE_WANTS);
     oracle->found = false;
     oracle->ways = 0;
     try_want(oracle, 0);

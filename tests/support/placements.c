@@ -19,7 +19,7 @@ static int place_compare(uint32_t a, uint32_t b)
 /* Rule 5. */
 static int parts_cmp(const struct placement *a, const struct placement *b)
 {
-    const uint32_t shorter = a->parts < b->parts ? a->parts : b->parts;
+    const uint32_t shorter = a->n_parts < b->n_parts ? a->n_parts : b->n_parts;
 
     must(shorter <= PARTS_MAX);
     for (uint32_t i = 0; i < shorter; i++) {
@@ -28,14 +28,14 @@ static int parts_cmp(const struct placement *a, const struct placement *b)
         if (a->part[i].gpu != b->part[i].gpu)
             return place_compare(a->part[i].gpu, b->part[i].gpu);
     }
-    return place_compare(a->parts, b->parts);
+    return place_compare(a->n_parts, b->n_parts);
 }
 
 int placement_cmp(const struct placement *a, const struct atom *node_a, const struct placement *b,
                   const struct atom *node_b)
 {
-    must(a->parts <= PARTS_MAX);
-    must(b->parts <= PARTS_MAX);
+    must(a->n_parts <= PARTS_MAX);
+    must(b->n_parts <= PARTS_MAX);
 
     if (a->price != b->price) /* rule a */
         return place_compare(a->price, b->price);

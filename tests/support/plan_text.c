@@ -2,7 +2,7 @@
 
 static void add_place(struct strbuf *out, const struct allocation *pod, const struct node *node)
 {
-    for (uint32_t i = 0; i < pod->charges; i++) {
+    for (uint32_t i = 0; i < pod->n_charges; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(pod->charge[i].gpu));
         must(gpu != NULL);
         strbuf_printf(out, "%s%s/%d", i > 0 ? "," : " ", node->name->text, gpu->index);
@@ -20,7 +20,7 @@ void plan_text_move(struct strbuf *out, const struct allocation *from, const str
 
 void plan_text(struct strbuf *out, const struct defrag_plan *plan)
 {
-    for (uint32_t i = 0; i < plan->moves; i++) {
+    for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct defrag_move *move = &plan->move[i];
         plan_text_move(out, move->from, move->from_node, move->to, move->to_node, move->gain_milli);
     }

@@ -65,7 +65,7 @@ struct request *cluster_shape(struct core_fixture *core, uint32_t i)
     struct request *request = core_request(core, words[i % SHAPES]);
     request->host = cluster_host(1000 * cores[i % SHAPES]);
     request->host.memory_mib = 100 * cores[i % SHAPES];
-    request->models = i % 11 == 3 ? 1 + i % 2 : 0;
+    request->n_models = i % 11 == 3 ? 1 + i % 2 : 0;
     request->model = wanted;
     return request;
 }
@@ -117,7 +117,7 @@ void cluster_ask(struct asked *asked, struct core_fixture *core, const struct re
     asked->question = (struct filter_question){.snapshot = asked->snapshot,
                                                .request = request,
                                                .uid = TEXT("asking"),
-                                               .names = NODES,
+                                               .n_names = NODES,
                                                .name = asked->name,
                                                .cache = cache};
     filter_ask(&asked->question, &asked->arena, &asked->answer);
@@ -132,9 +132,9 @@ void cluster_ask_done(struct asked *asked)
 void assert_same_answers(const struct filter_answer *a, const struct filter_answer *b)
 {
     assert_int_equal(a->verdict, b->verdict);
-    assert_int_equal(a->candidates, b->candidates);
+    assert_int_equal(a->n_candidates, b->n_candidates);
     assert_memory_equal(a->cause, b->cause, NODES * sizeof *a->cause);
-    for (uint32_t i = 0; i < a->candidates; i++) {
+    for (uint32_t i = 0; i < a->n_candidates; i++) {
         struct rank one = a->candidate[i].rank;
         struct rank other = b->candidate[i].rank;
         one.steps = 0; /* a remembered search takes none */
@@ -153,10 +153,10 @@ void assert_same_answers(const struct filter_answer *a, const struct filter_answ
         assert_int_equal(one.order, other.order);
         assert_memory_equal(one.key, other.key, sizeof one.key);
     }
-    if (a->candidates == 0)
+    if (a->n_candidates == 0)
         return;
     const struct placement *one = a->candidate[0].placement;
     const struct placement *other = b->candidate[0].placement;
-    assert_int_equal(one->parts, other->parts);
-    assert_memory_equal(one->part, other->part, one->parts * sizeof one->part[0]);
+    assert_int_equal(one->n_parts, other->n_parts);
+    assert_memory_equal(one->part, other->part, one->n_parts * sizeof one->part[0]);
 }

@@ -21,7 +21,7 @@ struct rulebook *rulebook_with(enum policy_kind policy, const char *name, const 
             copy[i].name = "rule";
     }
     book->digest = "00";
-    book->rules = rules;
+    book->n_rules = rules;
     book->rule = copy;
     return book;
 }

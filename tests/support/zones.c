@@ -62,7 +62,7 @@ static void put_block(struct strbuf *out, const struct tzif *file, int time_byte
         put(out, file->at_s[i], time_bytes);
     for (size_t i = 0; i < file->transitions; i++)
         strbuf_char(out, (char)file->type[i]);
-    for (size_t i = 0; i < file->types; i++) {
+    for (size_t i = 0; i < file->n_types; i++) {
         put(out, file->offset_s[i], 4);
         put(out, 0, 2);
     }
@@ -77,8 +77,8 @@ static void put_block(struct strbuf *out, const struct tzif *file, int time_byte
 void tzif_write(const struct tzif *file, struct strbuf *out)
 {
     static const int64_t none[6] = {0, 0, 0, 0, 1, 1};
-    const int64_t counts[6] = {0, 0, file->leaps, (int64_t)file->transitions, (int64_t)file->types,
-                               4};
+    const int64_t counts[6] = {
+        0, 0, file->leaps, (int64_t)file->transitions, (int64_t)file->n_types, 4};
     if (file->version == '\0') {
         put_header(out, file->version, counts);
         put_block(out, file, 4);
@@ -94,7 +94,7 @@ void tzif_write(const struct tzif *file, struct strbuf *out)
 struct zone *zones_of_rule(const char *name, const char *rule)
 {
     static const int32_t offset_s[] = {0};
-    const struct tzif file = {.version = '2', .types = 1, .offset_s = offset_s, .footer = rule};
+    const struct tzif file = {.version = '2', .n_types = 1, .offset_s = offset_s, .footer = rule};
     struct strbuf bytes;
     strbuf_init(&bytes);
     tzif_write(&file, &bytes);

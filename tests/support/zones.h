@@ -18,7 +18,7 @@ struct zone *zones_installed(const char *name) MUST_USE;
 struct tzif {
     char version; /* 0, '2', '3' or '4' */
     size_t transitions;
-    size_t types;
+    size_t n_types;
     const int64_t *at_s;
     const uint8_t *type;
     const int32_t *offset_s; /* of each type */

@@ -26,26 +26,27 @@ static void read_question(struct table *table, struct asked *asked)
     *asked = (struct asked){.snapshot = ledger_publish(table->core.ledger, NULL, 0)};
     arena_init(&asked->arena);
     *question = (struct filter_question){.snapshot = asked->snapshot,
-                                         .request = table_request(table),
+                                         .request = text_table_request(table),
                                          .uid = TEXT("asking"),
                                          .name = asked->name,
                                          .offer = asked->offer};
-    if (table_next_is(table, "of"))
+    if (text_table_next_is(table, "of"))
         do {
-            assert_true(question->names < NAMES_MAX);
-            asked->name[question->names++] = text_of(table_next(table));
-        } while (table_next_is(table, "and"));
-    if (table_next_is(table, "for"))
-        question->uid = table_next_is(table, "-") ? (struct text){0} : text_of(table_next(table));
-    if (table_next_is(table, "shortlist"))
-        question->shortlist = table_number(table);
-    while (table_next_is(table, "offer")) {
+            assert_true(question->n_names < NAMES_MAX);
+            asked->name[question->n_names++] = text_of(text_table_next(table));
+        } while (text_table_next_is(table, "and"));
+    if (text_table_next_is(table, "for"))
+        question->uid =
+            text_table_next_is(table, "-") ? (struct text){0} : text_of(text_table_next(table));
+    if (text_table_next_is(table, "shortlist"))
+        question->shortlist = text_table_number(table);
+    while (text_table_next_is(table, "offer")) {
         assert_true(question->n_offers < OFFERS_MAX);
-        const struct node *node = snapshot_node(asked->snapshot, text_of(table_next(table)));
-        const struct node *of = snapshot_node(asked->snapshot, text_of(table_next(table)));
+        const struct node *node = snapshot_node(asked->snapshot, text_of(text_table_next(table)));
+        const struct node *of = snapshot_node(asked->snapshot, text_of(text_table_next(table)));
         assert_true(node != NULL && of != NULL);
         asked->offer[question->n_offers++] =
-            (struct offer){node->name, of->gpu[0].id, table_number(table)};
+            (struct offer){node->name, of->gpu[0].id, text_table_number(table)};
     }
 }
 
@@ -74,16 +75,16 @@ static void say_candidates(struct table *table, const struct asked *asked)
 {
     const bool held = asked->answer.verdict == FILTER_RESERVED;
 
-    for (uint32_t i = 0; i < asked->answer.candidates; i++) {
+    for (uint32_t i = 0; i < asked->answer.n_candidates; i++) {
         const struct candidate *candidate = &asked->answer.candidate[i];
         const struct placement *placement = candidate->placement;
         assert_name(asked, i);
         assert_int_equal(placement != NULL, i == 0);
         if (placement != NULL)
-            assert_int_equal(placement->parts > 0, !held);
-        table_print(table, " %s %u%s", candidate->node->name->text,
-                    held ? placement->charge_milli : candidate->rank.left_milli,
-                    candidate->rank.behind ? " behind" : "");
+            assert_int_equal(placement->n_parts > 0, !held);
+        text_table_print(table, " %s %u%s", candidate->node->name->text,
+                         held ? placement->charge_milli : candidate->rank.left_milli,
+                         candidate->rank.behind ? " behind" : "");
     }
 }
 
@@ -95,17 +96,17 @@ static void ask(struct table *table)
 
     read_question(table, &asked);
     filter_ask(&asked.question, &asked.arena, &asked.answer);
-    table_print(table, "%s", verdict[asked.answer.verdict]);
+    text_table_print(table, "%s", verdict[asked.answer.verdict]);
     if (asked.answer.held != NULL)
-        table_print(table, " (%s on %s)", asked.answer.held->facts.uid,
-                    asked.answer.held->facts.node->text);
+        text_table_print(table, " (%s on %s)", asked.answer.held->facts.uid,
+                         asked.answer.held->facts.node->text);
     say_candidates(table, &asked);
-    for (uint32_t i = 0; i < asked.question.names; i++)
+    for (uint32_t i = 0; i < asked.question.n_names; i++)
         if (asked.answer.cause[i].why == REASON_NONE)
             fitting++;
         else
-            table_print(table, ", %.*s %s", TEXT_ARG(asked.name[i]),
-                        reason_name(asked.answer.cause[i].why));
+            text_table_print(table, ", %.*s %s", TEXT_ARG(asked.name[i]),
+                             reason_name(asked.answer.cause[i].why));
     if (asked.answer.verdict != FILTER_RESERVED)
         assert_int_equal(asked.answer.fitting, fitting);
     asked_done(&asked);
@@ -119,15 +120,15 @@ static void score(struct table *table)
     memset(score, 77, sizeof score);
     read_question(table, &asked);
     filter_score(&asked.question, &asked.arena, score);
-    for (uint32_t i = 0; i < asked.question.names; i++)
-        table_print(table, "%s%u", i > 0 ? " " : "", score[i]);
-    assert_int_equal(score[asked.question.names], 77);
+    for (uint32_t i = 0; i < asked.question.n_names; i++)
+        text_table_print(table, "%s%u", i > 0 ? " " : "", score[i]);
+    assert_int_equal(score[asked.question.n_names], 77);
     asked_done(&asked);
 }
 
 static const struct node *next_node(struct table *table)
 {
-    const struct node *node = ledger_node(table->core.ledger, text_of(table_next(table)));
+    const struct node *node = ledger_node(table->core.ledger, text_of(text_table_next(table)));
 
     assert_non_null(node);
     return node;
@@ -136,45 +137,46 @@ static const struct node *next_node(struct table *table)
 /* AMOUNT... NODE [for POD] [without POD ...] */
 static void preempt(struct table *table)
 {
-    const struct request *request = table_request(table);
+    const struct request *request = text_table_request(table);
     const struct node *node = next_node(table);
     const struct allocation *held = NULL;
     struct text victim[NAMES_MAX];
     uint32_t victims = 0;
 
-    if (table_next_is(table, "for")) {
-        held = ledger_find(table->core.ledger, text_of(table_next(table)));
+    if (text_table_next_is(table, "for")) {
+        held = ledger_find(table->core.ledger, text_of(text_table_next(table)));
         assert_non_null(held);
     }
-    if (table_next_is(table, "without"))
-        while (table_has_more(table) && victims < NAMES_MAX) {
-            const char *uid = table_next(table);
+    if (text_table_next_is(table, "without"))
+        while (text_table_has_more(table) && victims < NAMES_MAX) {
+            const char *uid = text_table_next(table);
             victim[victims++] = text_of(strcmp(uid, "-") == 0 ? "" : uid);
         }
     const enum reason why = preempt_ask(NULL, node, request, held, victim, victims);
-    table_say(table, why == REASON_NONE ? "fits" : reason_name(why));
+    text_table_say(table, why == REASON_NONE ? "fits" : reason_name(why));
 }
 
 /* AMOUNT... NODE [within BYTES] */
 static void explain(struct table *table)
 {
-    const struct request *request = table_request(table);
+    const struct request *request = text_table_request(table);
     const struct node *node = next_node(table);
     char text[256];
-    const uint32_t bytes = table_next_is(table, "within") ? table_number(table) : sizeof text;
+    const uint32_t bytes =
+        text_table_next_is(table, "within") ? text_table_number(table) : sizeof text;
 
     assert_true(bytes <= sizeof text);
     filter_explain(NULL, node, request, text, bytes);
-    table_say(table, text);
+    text_table_say(table, text);
 }
 
 static void summarize(struct table *table)
 {
     static const char always[] = "no node of this cluster, as it is, can ever serve it: ";
     const struct node_demands anywhere = {0};
-    const struct unschedulable_question question = {table_request(table), &anywhere};
+    const struct unschedulable_question question = {text_table_request(table), &anywhere};
     struct snapshot *snapshot = ledger_publish(table->core.ledger, NULL, 0);
-    const bool numbers = table_next_is(table, "numbers");
+    const bool numbers = text_table_next_is(table, "numbers");
     struct unschedulable summary;
     uint32_t nodes = 0;
 
@@ -183,29 +185,30 @@ static void summarize(struct table *table)
         const struct moment *moment = &summary.moment[why];
         if (summary.nodes[why] == 0)
             continue;
-        table_print(table, "%s%s %u", nodes > 0 ? ", " : "", reason_name((enum reason)why),
-                    summary.nodes[why]);
+        text_table_print(table, "%s%s %u", nodes > 0 ? ", " : "", reason_name((enum reason)why),
+                         summary.nodes[why]);
         if (numbers)
-            table_print(table, " (%u free on %u GPUs, %u in one, %u closed)",
-                        (uint32_t)moment->free_milli, (uint32_t)moment->gpus, moment->piece_milli,
-                        (uint32_t)moment->closed[why]);
+            text_table_print(table, " (%u free on %u GPUs, %u in one, %u closed)",
+                             (uint32_t)moment->free_milli, (uint32_t)moment->gpus,
+                             moment->piece_milli, (uint32_t)moment->closed[why]);
         nodes += summary.nodes[why];
     }
     assert_int_equal(nodes, snapshot->nodes);
     assert_int_equal(summary.never, summary.never_text[0] != '\0');
     if (summary.never) {
         const bool known = strncmp(summary.never_text, always, sizeof always - 1) == 0;
-        table_print(table, "%snever: %s%s", nodes > 0 ? "; " : "", known ? "... " : "",
-                    summary.never_text + (known ? sizeof always - 1 : 0));
+        text_table_print(table, "%snever: %s%s", nodes > 0 ? "; " : "", known ? "... " : "",
+                         summary.never_text + (known ? sizeof always - 1 : 0));
     }
     snapshot_unref(snapshot);
 }
 
 static void list_unbound(struct table *table)
 {
-    const struct command note = {.kind = COMMAND_NOTE, .uid = table_next(table), .unbound = true};
+    const struct command note = {
+        .kind = COMMAND_NOTE, .uid = text_table_next(table), .unbound = true};
 
-    table_say_verdict(table, core_do(&table->core, &note));
+    text_table_say_verdict(table, core_do(&table->core, &note));
 }
 
 TEST(filter__answers_each_request_of_the_table)
@@ -217,6 +220,6 @@ TEST(filter__answers_each_request_of_the_table)
     };
     struct table table;
 
-    table_run(&table, "tests/table/filter.txt", own);
+    text_table_run(&table, "tests/table/filter.txt", own);
     assert_true(table.requests > 80);
 }

@@ -15,11 +15,11 @@ enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16, PRICES = 
 struct made {
     const char *name;
     struct gpu gpu[GPUS];
-    uint32_t gpus;
+    uint32_t n_gpus;
     struct gpu_note note[GPUS];
-    uint32_t notes;
+    uint32_t n_notes;
     const struct allocation *pod[PODS];
-    uint32_t pods;
+    uint32_t n_pods;
     enum plugin_state plugin;
     enum vouch vouch;
     bool host_known;
@@ -32,7 +32,7 @@ struct table {
     struct arena arena; /* for what the sentences say */
     struct names *names;
     struct made made[NODES];
-    uint32_t nodes;
+    uint32_t n_nodes;
     int line;
     const char *word[WORDS_MAX + 1];
     uint32_t at; /* the next word */
@@ -41,10 +41,10 @@ struct table {
     uint32_t seed;
     enum price_mode prices_by;
     struct model_price price[PRICES];
-    uint32_t prices;
+    uint32_t n_prices;
     bool raise;
     struct workload_class class[CLASSES];
-    uint32_t classes;
+    uint32_t n_classes;
 };
 
 static void name_line(const struct table *table)
@@ -138,7 +138,7 @@ static void split(struct table *table, char *text)
 
 static struct made *find_made(struct table *table, const char *name)
 {
-    for (uint32_t i = 0; i < table->nodes; i++)
+    for (uint32_t i = 0; i < table->n_nodes; i++)
         if (strcmp(table->made[i].name, name) == 0)
             return &table->made[i];
     return NULL;
@@ -147,7 +147,7 @@ static struct made *find_made(struct table *table, const char *name)
 static void add_pod(struct table *table, struct made *made, const struct share *share,
                     uint32_t held, uint32_t unplaced)
 {
-    const char *uid = arena_printf(&table->arena, "%s-%03u", made->name, made->pods);
+    const char *uid = arena_printf(&table->arena, "%s-%03u", made->name, made->n_pods);
     const struct allocation_facts facts = {
         .uid = uid,
         .namespace = "default",
@@ -157,11 +157,11 @@ static void add_pod(struct table *table, struct made *made, const struct share *
         .origin = ORIGIN_ADOPTED,
         .held_gpus = held,
         .unplaced_milli = unplaced,
-        .shares = share != NULL,
+        .n_shares = share != NULL,
         .share = share,
     };
-    assert_true(made->pods < PODS);
-    made->pod[made->pods++] = allocation_new(&facts);
+    assert_true(made->n_pods < PODS);
+    made->pod[made->n_pods++] = allocation_new(&facts);
 }
 
 static void use(struct table *table, struct made *made, const struct gpu *gpu, uint32_t milli,
@@ -189,7 +189,7 @@ static void read_words_of_gpu(struct table *table, struct made *made, struct gpu
             continue;
         }
         if (next_is(table, "held")) {
-            made->note[made->notes++] = (struct gpu_note){.gpu = gpu->id, .held = "process"};
+            made->note[made->n_notes++] = (struct gpu_note){.gpu = gpu->id, .held = "process"};
             continue;
         }
         bool known = false;
@@ -204,13 +204,13 @@ static void read_words_of_gpu(struct table *table, struct made *made, struct gpu
 
 static void read_gpu(struct table *table, struct made *made)
 {
-    struct gpu *gpu = &made->gpu[made->gpus];
+    struct gpu *gpu = &made->gpu[made->n_gpus];
     const uint32_t free_milli = number(table);
     bool crowded = false;
 
     *gpu = (struct gpu){.model = atom(table, ""), .milli = GPU_MILLI, .numa = -1};
-    gpu->id = atom(table, arena_printf(&table->arena, "%s/gpu-%u", made->name, made->gpus));
-    gpu->index = (uint16_t)made->gpus++;
+    gpu->id = atom(table, arena_printf(&table->arena, "%s/gpu-%u", made->name, made->n_gpus));
+    gpu->index = (uint16_t)made->n_gpus++;
     if (next_is(table, "of"))
         gpu->milli = number(table);
     if (free_milli > gpu->milli)
@@ -242,13 +242,13 @@ static void rebuild(struct table *table, struct made *made)
         .name = atom(table, made->name),
         .uid = atom(table, "uid"),
         .problem_text = atom(table, ""),
-        .gpus = made->gpus,
+        .n_gpus = made->n_gpus,
         .gpu = made->gpu,
         .plugin = {.state = made->plugin},
         .vouch = made->vouch,
-        .notes = made->notes,
+        .n_notes = made->n_notes,
         .note = made->note,
-        .allocations = made->pods,
+        .n_allocations = made->n_pods,
         .allocation = made->pod,
         .host_known = made->host_known,
         .host = made->host,
@@ -278,8 +278,8 @@ static void read_groups(struct table *table, struct made *made, bool linked)
         do
             set |= (uint64_t)1 << number(table);
         while (has_more(table) && !next_is(table, ","));
-        assert_true(set < (uint64_t)1 << made->gpus);
-        for (uint32_t i = 0; i < made->gpus; i++) {
+        assert_true(set < (uint64_t)1 << made->n_gpus);
+        for (uint32_t i = 0; i < made->n_gpus; i++) {
             if ((set >> i & 1) == 0)
                 continue;
             if (linked)
@@ -295,8 +295,8 @@ static void run_node(struct table *table)
     const char *name = next(table);
     struct made *made = find_made(table, name);
     if (made == NULL) {
-        assert_true(table->nodes < NODES);
-        made = &table->made[table->nodes++];
+        assert_true(table->n_nodes < NODES);
+        made = &table->made[table->n_nodes++];
         *made = (struct made){.name = name};
     }
     if (next_is(table, "leaves")) {
@@ -337,12 +337,12 @@ static void run_node(struct table *table)
 
 static void forget_nodes(struct table *table)
 {
-    for (uint32_t i = 0; i < table->nodes; i++) {
+    for (uint32_t i = 0; i < table->n_nodes; i++) {
         node_unref(table->made[i].node);
-        while (table->made[i].pods > 0)
-            allocation_unref(table->made[i].pod[--table->made[i].pods]);
+        while (table->made[i].n_pods > 0)
+            allocation_unref(table->made[i].pod[--table->made[i].n_pods]);
     }
-    table->nodes = 0;
+    table->n_nodes = 0;
 }
 
 /*
@@ -351,11 +351,11 @@ static void forget_nodes(struct table *table)
 
 static void read_want(struct table *table, struct request *request)
 {
-    struct want *want = &request->want[request->wants];
-    assert_true(request->wants < CONTAINERS_MAX);
+    struct want *want = &request->want[request->n_wants];
+    assert_true(request->n_wants < CONTAINERS_MAX);
 
     *want = (struct want){.parts = 1};
-    want->container = arena_printf(&table->arena, "c%u", request->wants++);
+    want->container = arena_printf(&table->arena, "c%u", request->n_wants++);
     if (next_is(table, "init"))
         want->kind = CONTAINER_INIT;
     else if (next_is(table, "sidecar"))
@@ -366,13 +366,13 @@ static void read_want(struct table *table, struct request *request)
         want->milli = number(table);
     } else if (next_is(table, "whole")) {
         request->whole = want->milli;
-        request->wants--;
+        request->n_wants--;
     }
 }
 
 static void read_request(struct table *table, struct request *out)
 {
-    *out = (struct request){.wants = 0};
+    *out = (struct request){.n_wants = 0};
     out->want = arena_array(&table->arena, CONTAINERS_MAX, sizeof *out->want);
     if (!next_is(table, "nothing"))
         do
@@ -381,7 +381,7 @@ static void read_request(struct table *table, struct request *out)
     if (next_is(table, "needing"))
         out->host = read_host(table);
     if (next_is(table, "on")) {
-        out->models = 1;
+        out->n_models = 1;
         out->model = arena_array(&table->arena, 1, sizeof(char *));
         out->model[0] = next(table);
     }
@@ -398,14 +398,14 @@ static void read_request(struct table *table, struct request *out)
 /* As in a ledger of these nodes. */
 static void set_prices(const struct table *table, struct policy_context *context)
 {
-    struct supply supply = {.nodes = table->nodes};
+    struct supply supply = {.nodes = table->n_nodes};
     struct kinds *kinds = xmalloc(sizeof *kinds);
     struct room room;
     struct remaining remaining;
     struct class_capacity slots;
 
     kinds_init(kinds, context->workload);
-    for (uint32_t i = 0; i < table->nodes; i++) {
+    for (uint32_t i = 0; i < table->n_nodes; i++) {
         room_of(table->made[i].node, &room);
         remaining_of(&room, kinds, &remaining);
         class_capacity_of(context->workload, &remaining, &slots);
@@ -413,18 +413,18 @@ static void set_prices(const struct table *table, struct policy_context *context
         for (uint32_t c = 0; c < context->workload->n_scarce; c++)
             supply.slots[c] += slots.count[c];
     }
-    scarcity_prices(context->workload, &supply, context->price);
+    scarcity_prices(context->workload, &supply, context->scarcity_price);
     kinds_freep(&kinds);
 }
 
 static struct policy_context *policy_context_of(const struct table *table)
 {
-    struct workload *workload = workload_new(table->class, table->classes);
+    struct workload *workload = workload_new(table->class, table->n_classes);
     struct rulebook *book = rulebook_new(table->policy, "table");
 
     book->seed = table->seed;
     book->prices_by = table->prices_by;
-    book->prices = table->prices;
+    book->n_prices = table->n_prices;
     book->price = table->price;
     book->raise = table->raise;
     struct policy_context *context = policy_context_of_rulebook(book, 0, workload);
@@ -452,7 +452,7 @@ static const char *places_of(struct table *table, const struct node *node,
                              const struct placement *placement)
 {
     const char *said = "";
-    for (uint32_t i = 0; i < placement->parts; i++)
+    for (uint32_t i = 0; i < placement->n_parts; i++)
         said = arena_printf(&table->arena, "%s%s%s/%u", said, i > 0 ? " " : "", node->name->text,
                             placement->part[i].gpu);
     if (placement->raised_milli > 0)
@@ -473,7 +473,7 @@ static void expect_places(struct table *table, const struct request *request)
     while (has_more(table))
         expected = arena_printf(&table->arena, "%s%s%s", expected, *expected != '\0' ? " " : "",
                                 next(table));
-    for (uint32_t i = 0; i < table->nodes; i++) {
+    for (uint32_t i = 0; i < table->n_nodes; i++) {
         const struct node *node = table->made[i].node;
         if (search(context, node, request, &rank, &placement) != REASON_NONE)
             continue;
@@ -485,7 +485,7 @@ static void expect_places(struct table *table, const struct request *request)
     }
     policy_context_unref(context);
     const char *found = best_node != NULL ? places_of(table, best_node, &best) : "nowhere";
-    if (best_node != NULL && best.parts == 0)
+    if (best_node != NULL && best.n_parts == 0)
         found = best_node->name->text;
     if (strcmp(found, expected) != 0)
         WRONG(table, "goes to %s, not to %s", found, expected);
@@ -509,8 +509,8 @@ static void expect_refusals(struct table *table, const struct request *request)
 {
     const char *word = next(table);
     if (!has_more(table)) {
-        assert_true(table->nodes > 0);
-        for (uint32_t i = 0; i < table->nodes; i++)
+        assert_true(table->n_nodes > 0);
+        for (uint32_t i = 0; i < table->n_nodes; i++)
             expect_reason(table, table->made[i].node, request, word);
         return;
     }
@@ -554,7 +554,7 @@ static void run_policy(struct table *table)
 /* "prices off", "prices known", "prices known but A100* 5, T4 7": PRICES_KNOWN with these first */
 static void run_prices(struct table *table)
 {
-    table->prices = 0;
+    table->n_prices = 0;
     table->prices_by = next_is(table, "off") ? PRICES_OFF : PRICES_KNOWN;
     if (table->prices_by == PRICES_OFF)
         return;
@@ -562,8 +562,8 @@ static void run_prices(struct table *table)
     if (!next_is(table, "but"))
         return;
     do {
-        assert_true(table->prices < PRICES);
-        struct model_price *price = &table->price[table->prices++];
+        assert_true(table->n_prices < PRICES);
+        struct model_price *price = &table->price[table->n_prices++];
         price->model = next(table);
         price->price = number(table);
     } while (next_is(table, ","));
@@ -581,10 +581,10 @@ static void run_workload(struct table *table)
 {
     struct request request;
 
-    table->classes = 0;
+    table->n_classes = 0;
     do {
-        assert_true(table->classes < CLASSES);
-        struct workload_class *class = &table->class[table->classes++];
+        assert_true(table->n_classes < CLASSES);
+        struct workload_class *class = &table->class[table->n_classes++];
         const uint32_t count = number(table);
         need(table, "of");
         read_request(table, &request);

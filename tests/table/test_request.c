@@ -89,11 +89,11 @@ static int64_t number(struct table *table)
 
 static void read_container(struct table *table)
 {
-    if (table->pod.containers == CONTAINERS) {
+    if (table->pod.n_containers == CONTAINERS) {
         WRONG(table, "more than %d containers", CONTAINERS);
         return;
     }
-    const uint32_t i = table->pod.containers++;
+    const uint32_t i = table->pod.n_containers++;
     struct pod_container *container = &table->container[i];
 
     *container = (struct pod_container){.name = arena_printf(&table->arena, "c%u", i)};
@@ -107,11 +107,11 @@ static void read_container(struct table *table)
 
 static void read_line(struct table *table)
 {
-    if (table->pod.shares == CONTAINERS) {
+    if (table->pod.n_shares == CONTAINERS) {
         WRONG(table, "more than %d lines", CONTAINERS);
         return;
     }
-    const uint32_t i = table->pod.shares++;
+    const uint32_t i = table->pod.n_shares++;
     struct pod_share *line = &table->line[i];
 
     *line = (struct pod_share){.container = word(table), .milli = (uint32_t)number(table)};
@@ -206,10 +206,10 @@ static void write_wants(const struct table *table, struct strbuf *out)
 {
     static const char *const kind[] = {"", "init ", "sidecar "};
 
-    for (uint32_t i = 0; i < table->request.wants; i++) {
+    for (uint32_t i = 0; i < table->request.n_wants; i++) {
         const struct want *want = &table->request.want[i];
         strbuf_str(out, i > 0 ? " + " : " ");
-        if (table->pod.containers > 1)
+        if (table->pod.n_containers > 1)
             strbuf_printf(out, "%s ", want->container);
         strbuf_str(out, kind[want->kind]);
         if (want->parts > 1)
@@ -224,7 +224,7 @@ static void write_request(const struct table *table, struct strbuf *out)
 
     strbuf_str(out, "asks for");
     write_wants(table, out);
-    for (uint32_t i = 0; i < request->models; i++)
+    for (uint32_t i = 0; i < request->n_models; i++)
         strbuf_printf(out, "%s%s", i > 0 ? " or " : " model ", request->model[i]);
     if (request->memory_mib > 0)
         strbuf_printf(out, " memory %u", request->memory_mib);
@@ -234,7 +234,7 @@ static void write_request(const struct table *table, struct strbuf *out)
         strbuf_printf(out, " whole %u", request->whole);
     if (request->host.cpu_milli > 0 || request->host.memory_mib > 0)
         strbuf_printf(out, " host %u %u", request->host.cpu_milli, request->host.memory_mib);
-    for (uint32_t i = 0; i < request->others; i++)
+    for (uint32_t i = 0; i < request->n_others; i++)
         strbuf_printf(out, "%s%s", i > 0 ? " " : " beside ", request->other[i]);
 }
 

@@ -1,7 +1,7 @@
 /*
  * events - streams of what changes in the ledger, as server-sent events (/api/v1/events).
  *
- *   the writer: COMMIT, publish, commits_tell() -> events_main(): the journal's new entries, once
+ *   the writer: COMMIT, publish, commits_post() -> events_main(): the journal's new entries, once
  *   -> each stream that has room
  *
  * One thread feeds all streams; it reads the journal at most 20 times a second, however often the

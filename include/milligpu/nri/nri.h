@@ -62,7 +62,7 @@ struct nri_pod {
     struct text name;
     struct text uid;
     struct text namespace;
-    uint32_t annotations;
+    uint32_t n_annotations;
     const struct nri_pair *annotation;
 };
 
@@ -96,13 +96,13 @@ struct nri_container {
     enum nri_state state;
     uint32_t pid;             /* 0 if none */
     struct text cgroups_path; /* linux.cgroupsPath of the OCI specification */
-    uint32_t envs;
+    uint32_t n_envs;
     const struct text *env; /* "NAME=value", as the container will see it */
-    uint32_t cdi_devices;
+    uint32_t n_cdi_devices;
     const struct text *cdi_device; /* requested by kubelet: "nvidia.com/gpu=GPU-..." */
-    uint32_t devices;
+    uint32_t n_devices;
     const struct nri_device *device; /* nodes in the container, including its CDI devices' */
-    uint32_t rules;
+    uint32_t n_rules;
     const struct nri_device_rule *rule;
     bool has_user; /* false with containerd before 2.2 */
     uint32_t user; /* uid of its first process */
@@ -113,17 +113,17 @@ struct nri_container {
  * with the prefix "-" removes a variable that another plugin set, but not one of the pod.
  */
 struct nri_adjustment {
-    uint32_t envs;
+    uint32_t n_envs;
     struct nri_pair *env; /* replaces variables of the pod */
-    uint32_t cdi_devices;
+    uint32_t n_cdi_devices;
     struct text *cdi_device;
     /* Devices and rules are empty in our answers. */
-    uint32_t devices;
+    uint32_t n_devices;
     struct nri_device *device;
-    uint32_t rules;
+    uint32_t n_rules;
     struct nri_device_rule *rule;
 
-    uint32_t mounts;
+    uint32_t n_mounts;
     struct nri_mount *mount;
 };
 
@@ -131,7 +131,7 @@ struct nri_mount {
     struct text destination;
     struct text source;
     struct text type;
-    uint32_t options;
+    uint32_t n_options;
     const struct text *option;
 };
 

@@ -130,11 +130,11 @@ struct gpu_reading {
     uint64_t number;       /* increases with each reading */
     uint64_t loads;        /* times the library was loaded; the driver can change with each */
     int64_t taken_ms;      /* monotonic */
-    uint32_t gpus;
+    uint32_t n_gpus;
     struct gpu_state gpu[GPUS_PER_NODE_MAX];
     uint32_t left_out;                  /* GPUs missing from gpu[] */
     char left_out_why[NVML_REASON_MAX]; /* the reason for the first of them */
-    uint32_t processes;
+    uint32_t n_processes;
     const struct gpu_process *process;
 };
 

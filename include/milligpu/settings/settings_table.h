@@ -72,7 +72,7 @@ struct settings_program {
     const struct setting_info *info; /* the table */
     size_t settings;                 /* rows of info */
     const struct settings_command *command;
-    size_t commands;
+    size_t n_commands;
     const char *prefix;                /* of variables: "MILLIGPU_" */
     const struct setting_info *config; /* the setting that names the YAML file */
     size_t bytes;                      /* size of the program's struct */

@@ -26,12 +26,12 @@
 #include "milligpu/store/store.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
-struct bell;
+struct wakeup;
 struct command_trace;
 struct commits;
 struct events;
 struct fake_apiserver;
-struct hints;
+struct waiting_pods;
 struct score_caches;
 struct key_publisher;
 struct keyring;
@@ -54,12 +54,12 @@ enum {
 
 /* Points at which the order of threads matters. Each names the two steps around it. */
 enum yield {
-    YIELD_SNAPSHOT_AND_ANSWER, /* in filter */
+    YIELD_AFTER_SNAPSHOT, /* in filter */
     /* in filter: the refusal is recorded, the generation is not yet read again */
-    YIELD_RECORD_AND_READING,
-    YIELD_READING_AND_ANSWER, /* in filter */
+    YIELD_AFTER_REFUSAL,
+    YIELD_AFTER_GENERATION, /* in filter */
     /* in the writer: more room is published, the waiting pods are not yet checked */
-    YIELD_ROOM_AND_WAKE_UP,
+    YIELD_AFTER_PUBLISH,
 };
 struct yield_ops {
     void *ctx;
@@ -78,7 +78,7 @@ struct app {
     struct commits *commits;
     struct events *events; /* NULL: no streams of events */
     struct pod_cache *pod_cache;
-    struct hints *hints;
+    struct waiting_pods *waiting_pods;
     struct score_caches *score_caches;
     struct usage_table *usage_table;
     struct store *store;
@@ -87,7 +87,7 @@ struct app {
     struct policy_reload *policy_reload;
     struct outbox *outbox;
     struct verifier *verifier;
-    struct bell *verifier_bell; /* wakes the verifier's thread; owned by verifier */
+    struct wakeup *verifier_wakeup; /* wakes the verifier's thread; owned by verifier */
     struct command_trace *command_trace;
     struct rights *rights;               /* NULL: permissions cannot be queried */
     struct keyring *keyring;             /* NULL: nothing is signed */

@@ -15,9 +15,9 @@ struct commits *commits_new(void) MUST_USE;
 void commits_free(struct commits *commits); /* NULL is fine */
 
 /* The writer only. */
-void commits_tell(struct commits *commits, uint64_t seq);
+void commits_post(struct commits *commits, uint64_t seq);
 /* The number set last; 0: none yet. The published snapshot includes this entry. */
-uint64_t commits_told(struct commits *commits);
+uint64_t commits_newest(struct commits *commits);
 /*
  * Waits until the number differs from seen, until commits_end(), or until the timeout. Returns the
  * number set last, the seen of the next call; 0: none yet.

@@ -82,7 +82,7 @@ struct store_idle {
 /* The measured sums and idle changes of one transaction. */
 struct store_chunk {
     const struct store_measured *row;
-    uint32_t rows;
+    uint32_t n_rows;
     uint32_t n_idle;
     const struct store_idle *idle;
     int64_t reported_ms; /* UTC; idle covers all reports up to this time; 0: unchanged */

@@ -2,7 +2,7 @@
  * host_sums - the CPU and memory that the pods of each node leave free.
  *
  *   Node objects: allocatable --\
- *                                >-- an entry per node --> host_sums_tell_changed(): the rest
+ *                                >-- an entry per node --> host_sums_report_changed(): the rest
  *   bound pods: their requests -/
  *
  * The sums are exact for any requests: a saturated sum could not be reduced again. A pod counts
@@ -46,7 +46,8 @@ void host_sums_leave(struct host_sums *sums, const char *node, int64_t cpu_milli
  * Calls changed() once for each node that may have changed since the last call. left: rounded down,
  * not below 0, HOST_UNKNOWN if the Node does not show it. changed() must not change the sums.
  */
-void host_sums_tell_changed(struct host_sums *sums, void *user,
-                            void (*changed)(void *user, const char *node, const struct host *left));
+void host_sums_report_changed(struct host_sums *sums, void *user,
+                              void (*changed)(void *user, const char *node,
+                                              const struct host *left));
 
 #endif

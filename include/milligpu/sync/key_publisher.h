@@ -64,7 +64,7 @@ struct key_pods {
     size_t naming;   /* key named, signature good or bad; the only count for keys of others */
 };
 /* Sets verified and naming (0 without a snapshot). Visits every allocation. Any thread. */
-void key_pods_count(const struct app *app, struct key_pods *of, size_t count);
+void key_pods_count(const struct app *app, struct key_pods *pods, size_t count);
 
 /* Any thread. */
 void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out);
@@ -73,8 +73,8 @@ void key_publisher_facts(struct key_publisher *publisher, struct key_facts *out)
 struct all_keys {
     struct key_facts facts;
     struct key_entry key[KEYRING_MAX];
-    size_t count;                                     /* entries of key[] */
-    struct key_pods of[KEYRING_MAX + OTHER_KEYS_MAX]; /* for key[], then for facts.other[] */
+    size_t count;                                       /* entries of key[] */
+    struct key_pods pods[KEYRING_MAX + OTHER_KEYS_MAX]; /* for key[], then for facts.other[] */
 };
 /* app->keyring must not be NULL. Any thread. */
 void all_keys_read(const struct app *app, struct all_keys *out);

@@ -55,7 +55,7 @@ static void write_defrag_plan(struct api_call *call, const struct snapshot *snap
     struct json_writer json;
 
     pod_record_free(asking.record);
-    must(plan->moves <= question.moves);
+    must(plan->n_moves <= question.moves);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
     json_write_key(&json, "generation");

@@ -22,13 +22,13 @@
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/sync/rights.h"
 #include "milligpu/usage/usage_table.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "api_unserved.h"
 #include "milligpu_version.h"
 
 enum {
-    HEARD_LATE_MS = 180000, /* twice the time after which a watch without events is restarted */
+    WATCH_LATE_MS = 180000, /* twice the time after which a watch without events is restarted */
     ERROR_FRESH_MS = 60000,
     WAL_LATE_BYTES = 256 * 1024 * 1024,
 };
@@ -216,7 +216,7 @@ static void check_policy(struct doctor *doctor)
     int64_t since_ms;
 
     must(book != NULL);
-    for (uint32_t i = 0; i < book->rules; i++)
+    for (uint32_t i = 0; i < book->n_rules; i++)
         holding += (context->holding & one_rule(i)) != 0;
     if (policy_reload_failed(doctor->app->policy_reload, failed, &since_ms)) {
         time_format(since_ms, at);
@@ -227,7 +227,7 @@ static void check_policy(struct doctor *doctor)
             "the policy could not be read since %s, so the last good one decides: %s", at, failed);
     } else {
         api_doctor_say(doctor, "policy", HEALTH_OK, "", "%s orders by %s; of its %u rules %u hold",
-                       book->name, policy_name(book->policy), book->rules, holding);
+                       book->name, policy_name(book->policy), book->n_rules, holding);
     }
 }
 
@@ -265,25 +265,25 @@ static int64_t api_doctor_later(int64_t a, int64_t b)
 static void check_api(struct doctor *doctor)
 {
     const struct app *app = doctor->app;
-    const int64_t heard_ms = api_doctor_later(atomic_load(&app->watch.nodes_seen_ms),
-                                              atomic_load(&app->watch.pods_seen_ms));
+    const int64_t seen_ms = api_doctor_later(atomic_load(&app->watch.nodes_seen_ms),
+                                             atomic_load(&app->watch.pods_seen_ms));
     const int64_t error_ms = atomic_load(&app->watch.api_error_ms);
     const int64_t error_age_s = (doctor->now_ms - error_ms) / 1000;
 
     must(app->instance.server != NULL);
-    if (heard_ms == 0)
+    if (seen_ms == 0)
         api_doctor_say(
             doctor, "api", HEALTH_FAILED,
             "check --kubeconfig, the network and the certificate; the log has each error",
             "%s has not answered yet", app->instance.server);
-    else if (error_ms > heard_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
+    else if (error_ms > seen_ms && doctor->now_ms - error_ms < ERROR_FRESH_MS)
         api_doctor_say(doctor, "api", HEALTH_WARNING,
                        "read the log: it says which call failed, and why",
                        "%s: a call failed %lld s ago, and no call succeeded since",
                        app->instance.server, (long long)error_age_s);
     else
         api_doctor_say(doctor, "api", HEALTH_OK, "", "%s, last answer %lld s ago",
-                       app->instance.server, (long long)(doctor->now_ms - heard_ms) / 1000);
+                       app->instance.server, (long long)(doctor->now_ms - seen_ms) / 1000);
 }
 
 /*
@@ -291,9 +291,9 @@ static void check_api(struct doctor *doctor)
  * before the finding of a missing list. A quiet watch is restarted after 90 s, so the age grows
  * further only while the connection is broken.
  */
-static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t heard_ms)
+static void check_watch(struct doctor *doctor, const char *resource, bool synced, int64_t seen_ms)
 {
-    const int64_t age_ms = doctor->now_ms - heard_ms;
+    const int64_t age_ms = doctor->now_ms - seen_ms;
 
     must(resource[0] != '\0');
     const int64_t grace_ends_ms = atomic_load(&doctor->app->grace.grace_ends_ms);
@@ -309,7 +309,7 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
             "check that the ServiceAccount may list and watch nodes and pods (see manifests); "
             "the log has the API server's answer",
             "no complete list of %s has arrived yet", resource);
-    else if (age_ms > HEARD_LATE_MS)
+    else if (age_ms > WATCH_LATE_MS)
         api_doctor_say(doctor, resource, HEALTH_WARNING,
                        "read the log; milligpud retries by itself",
                        "the API server has not answered a watch of %s for %lld s", resource,
@@ -437,8 +437,8 @@ static void add_other_keys(const struct app *app, struct keys_seen *seen)
         if (key->state != KEY_RETIRING)
             continue;
         retiring++;
-        pods += seen->all.of[i].verified;
-        if (outlives_pods(app, key, seen->all.of[i].verified))
+        pods += seen->all.pods[i].verified;
+        if (outlives_pods(app, key, seen->all.pods[i].verified))
             add_stale(seen, key->id);
     }
     if (retiring > 0)
@@ -455,7 +455,7 @@ static void see_keys(const struct app *app, struct keys_seen *seen)
     const size_t n_others = seen->all.facts.n_others;
     add_other_keys(app, seen);
     for (size_t i = 0; i < n_others; i++)
-        if (seen->all.of[seen->all.count + i].naming == 0)
+        if (seen->all.pods[seen->all.count + i].naming == 0)
             add_stale(seen, seen->all.facts.other[i]);
     if (n_others > 0)
         strbuf_printf(&seen->others, "; %zu key%s in it %s not in this keyring", n_others,
@@ -591,7 +591,7 @@ static void check_wake_up(struct doctor *doctor)
             "(see manifests)",
             "milligpud cannot wake kube-scheduler through namespace %s: %s",
             doctor->app->instance.wake_namespace, stats.wake_error);
-    else if (hints_overflow(doctor->app->hints, doctor->now_ms))
+    else if (waiting_pods_overflowed(doctor->app->waiting_pods, doctor->now_ms))
         api_doctor_say(
             doctor, "wake", HEALTH_WARNING, "run milligpuctl waiting to see which pods wait",
             "more than %d pods wait, or the table of their requests is full: any room that becomes "
@@ -663,7 +663,7 @@ static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *
         lot->refused_word = unasked.word;
     } else if (unasked.can_serve || lot->any_served) {
         return; /* still queued at its scheduler, or milligpud has just started */
-    } else if (unasked.is_told ||
+    } else if (unasked.has_condition ||
                strcmp(unbound_scheduler(&pod->scheduling), SCHEDULER_DEFAULT) == 0) {
         lot->unasked++;
         lot->unasked_pod = pod;
@@ -674,14 +674,15 @@ static void sort_unasked(const struct doctor *doctor, const struct unbound_pod *
 }
 
 /*
- * Collects pods under the pod cache's lock, then looks each up in hints, so two locks are never
- * held together. Young pods are left out: kube-scheduler possibly has not tried them yet.
+ * Collects pods under the pod cache's lock, then looks each up in the table of waiting pods, so two
+ * locks are never held together. Young pods are left out: kube-scheduler possibly has not tried
+ * them yet.
  */
 static void look_at_unbound(struct doctor *doctor, struct lot *lot)
 {
-    struct hints *hints = doctor->app->hints;
+    struct waiting_pods *waiting_pods = doctor->app->waiting_pods;
     const int64_t wall_ms = doctor->app->clock.wall_ms(doctor->app->clock.ctx);
-    const bool overflow = hints_overflow(hints, doctor->now_ms);
+    const bool overflow = waiting_pods_overflowed(waiting_pods, doctor->now_ms);
     struct waiting waiting;
     size_t served;
 
@@ -692,10 +693,10 @@ static void look_at_unbound(struct doctor *doctor, struct lot *lot)
         const struct text uid = text_of(pod->uid);
         if (wall_ms - pod->created_ms < ASKED_LATE_MS)
             continue;
-        if (!hints_has_asked(hints, uid)) {
+        if (!waiting_pods_has_asked(waiting_pods, uid)) {
             if (!overflow) /* else its question was possibly dropped from the full table */
                 sort_unasked(doctor, pod, lot);
-        } else if (hints_find(hints, uid, &doctor->call->arena, &waiting) &&
+        } else if (waiting_pods_find(waiting_pods, uid, &doctor->call->arena, &waiting) &&
                    waiting.reason == REASON_NONE) {
             lot->offered++;
             lot->offered_pod = pod;
@@ -1052,7 +1053,7 @@ static void check_gpus(struct doctor *doctor)
 
     strbuf_init(&names);
     for (uint32_t at = 0; (node = snapshot_next(doctor->snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus && !node->gone; i++) {
+        for (uint32_t i = 0; i < node->n_gpus && !node->gone; i++) {
             const struct gpu *gpu = &node->gpu[i];
             if ((gpu->flags & GPU_ABSENT) != 0)
                 continue;

@@ -54,13 +54,13 @@ void api_drift_count(const struct app *app, const struct snapshot *snapshot,
         drift_of(node, &counting, count_drift);
 }
 
-void api_drift_put_kinds(struct strbuf *out, const uint32_t of[DRIFT_KIND_COUNT])
+void api_drift_put_kinds(struct strbuf *out, const uint32_t count[DRIFT_KIND_COUNT])
 {
     const size_t before = out->len;
 
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++)
-        if (of[kind] > 0)
-            strbuf_printf(out, "%s%u %s", out->len > before ? ", " : "", of[kind],
+        if (count[kind] > 0)
+            strbuf_printf(out, "%s%u %s", out->len > before ? ", " : "", count[kind],
                           drift_kind_name(kind));
     must(out->len >= before);
 }

@@ -117,7 +117,7 @@ static bool api_history_find_gpu(struct api_call *call, const char *asked, struc
     if (snapshot == NULL)
         return false;
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus; i++) {
+        for (uint32_t i = 0; i < node->n_gpus; i++) {
             const struct gpu *gpu = &node->gpu[i];
             if (!is_gpu(node, gpu, asked))
                 continue;
@@ -197,9 +197,9 @@ static void keep_over(void *user, const struct history_over_event *over)
     kept->how = arena_copy(arena, text_of(over->how));
 }
 
-static bool look_for_over_events(struct past_rows *past, const struct store_history_query *of)
+static bool look_for_over_events(struct past_rows *past, const struct store_history_query *asked)
 {
-    const struct store_over_events_query query = {.namespace = of->namespace, .pod = of->pod};
+    const struct store_over_events_query query = {.namespace = asked->namespace, .pod = asked->pod};
     struct err err;
 
     for (size_t i = 0; i < past->count; i++)

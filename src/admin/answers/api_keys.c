@@ -47,9 +47,9 @@ static void write_all_keys(struct json_writer *json, const struct all_keys *all)
 {
     must(all->facts.n_others <= OTHER_KEYS_MAX);
     for (size_t i = 0; i < all->count; i++)
-        write_key(json, &all->key[i], all->of[i].verified);
+        write_key(json, &all->key[i], all->pods[i].verified);
     for (size_t i = 0; i < all->facts.n_others; i++)
-        write_other_key(json, all->facts.other[i], all->of[all->count + i].naming);
+        write_other_key(json, all->facts.other[i], all->pods[all->count + i].naming);
 }
 
 static void write_place(struct json_writer *json, const struct app *app,

@@ -7,7 +7,7 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/selfcheck/metrics_page.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "admin/api_internal.h"
 #include "milligpu_version.h"
@@ -46,12 +46,12 @@ static void api_nodes_sum_up(const struct snapshot *snapshot, struct node_totals
     *out = (struct node_totals){.bound = 0};
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         fragments_of_node(fragments, node, fragment);
-        for (uint32_t i = 0; i < node->gpus; i++)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             admin_amounts_add(&out->amounts, node, &node->gpu[i], fragment_at(fragment, i));
         out->held_gpus += node->held_gpus;
         out->unplaced_milli += node->unplaced_milli;
         out->nodes[place_of_word(admin_node_shown(node))]++;
-        for (uint32_t i = 0; i < node->allocations; i++) {
+        for (uint32_t i = 0; i < node->n_allocations; i++) {
             const bool open = node->allocation[i]->facts.state == STATE_RESERVED;
             out->reserved += open;
             out->bound += !open;
@@ -131,12 +131,12 @@ struct summary_facts {
 /* ready is false while draining, as on /readyz, although binds in flight still complete. */
 static struct summary_facts summary_facts_of(const struct app *app)
 {
-    must(app->hints != NULL);
+    must(app->waiting_pods != NULL);
     return (struct summary_facts){
         .claimed = atomic_load(&app->identified),
         .ready = app_ready(app, NULL) && !atomic_load(&app->draining),
         .safe_mode = atomic_load(&app->health.safe_mode),
-        .waiting = hints_waiting(app->hints),
+        .waiting = waiting_pods_count(app->waiting_pods),
     };
 }
 
@@ -218,7 +218,7 @@ static bool node_has_model(const struct node *node, const struct model_filter *m
 {
     if (!models->given)
         return true;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (api_model_taken(models, node->gpu[i].model))
             return true;
     return false;
@@ -226,7 +226,7 @@ static bool node_has_model(const struct node *node, const struct model_filter *m
 
 static bool node_has_namespace(const struct node *node, const char *namespace)
 {
-    for (uint32_t i = 0; i < node->allocations && namespace != NULL; i++)
+    for (uint32_t i = 0; i < node->n_allocations && namespace != NULL; i++)
         if (strcmp(node->allocation[i]->facts.namespace, namespace) == 0)
             return true;
     return namespace == NULL;
@@ -261,10 +261,10 @@ void api_node(struct api_call *call)
 
     if (snapshot == NULL)
         return;
-    must(call->place[0] != NULL);
-    const struct node *node = snapshot_node(snapshot, text_of(call->place[0]));
+    must(call->segment[0] != NULL);
+    const struct node *node = snapshot_node(snapshot, text_of(call->segment[0]));
     if (node == NULL) {
-        api_fail(call, 404, "the ledger does not know a node %.253s", call->place[0]);
+        api_fail(call, 404, "the ledger does not know a node %.253s", call->segment[0]);
         return;
     }
     api_tag_measured(call, snapshot->generation);

@@ -10,7 +10,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/answer/unschedulable.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "api_unbound.h"
 #include "api_unserved.h"
@@ -44,7 +44,7 @@ static void encode_allocation(struct json_writer *json, const struct api_item *i
 static bool is_idle_since(const struct admin_measured *measured, const struct node *node,
                           const struct allocation *allocation, int64_t since_ms)
 {
-    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+    for (uint32_t i = 0; i < allocation->facts.n_shares; i++) {
         const struct measured_share *share =
             measured_find(measured->measured, node, allocation, &allocation->facts.share[i]);
         if (share != NULL && measured_is_fresh(share, measured->now_ms) &&
@@ -58,7 +58,7 @@ static bool is_idle_since(const struct admin_measured *measured, const struct no
 static bool holds_model(const struct allocation *allocation, const struct node *node,
                         const struct model_filter *models)
 {
-    for (uint32_t i = 0; i < allocation->charges && models->given; i++) {
+    for (uint32_t i = 0; i < allocation->n_charges && models->given; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
         must(gpu != NULL); /* a node lists every GPU that is charged */
         if (api_model_taken(models, gpu->model))
@@ -74,7 +74,7 @@ static void add_allocations(struct api_call *call, struct api_list *list, const 
     const char *const *value = call->value;
     int64_t since_ms = 0;
 
-    if (!api_is_wanted(value[PARAMETER_node], node->name->text) || node->allocations == 0)
+    if (!api_is_wanted(value[PARAMETER_node], node->name->text) || node->n_allocations == 0)
         return;
     if (value[PARAMETER_idleSince] != NULL) /* the schema has been checked */
         must(api_time_read(value[PARAMETER_idleSince], &since_ms));
@@ -83,7 +83,7 @@ static void add_allocations(struct api_call *call, struct api_list *list, const 
         measured = api_measured(call, node);
     struct allocations_place *place = arena_alloc(&call->arena, sizeof *place);
     *place = (struct allocations_place){call, node};
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         const struct allocation_facts *facts = &allocation->facts;
         must(facts->node == node->name);
@@ -153,7 +153,7 @@ static void find_allocation(const struct snapshot *snapshot, struct sought *soug
     const struct node *node;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++) {
+        for (uint32_t i = 0; i < node->n_allocations; i++) {
             const struct allocation *allocation = node->allocation[i];
             const bool same = sought->record != NULL
                                   ? strcmp(allocation->facts.uid, sought->record->uid) == 0
@@ -318,10 +318,10 @@ static void put_reason_of_rule(struct json_writer *json, const struct policy_con
 /* The causes that exclude nodes on which the pod would fit; most nodes first. */
 static void put_bars(struct json_writer *json, const struct unschedulable *unschedulable)
 {
-    must(unschedulable->bars == 0 || unschedulable_barred(unschedulable) > 0);
+    must(unschedulable->n_bars == 0 || unschedulable_barred(unschedulable) > 0);
     json_write_key(json, "unusable");
     json_write_array(json);
-    for (uint32_t i = 0; i < unschedulable->bars; i++) {
+    for (uint32_t i = 0; i < unschedulable->n_bars; i++) {
         const struct unschedulable_bar *bar = &unschedulable->bar[i];
         json_write_object(json);
         json_write_member(json, "reason", unusable_name(bar->why));
@@ -332,7 +332,7 @@ static void put_bars(struct json_writer *json, const struct unschedulable *unsch
         json_write_member(json, "text", unusable_help(bar->why));
         json_write_key(json, "names");
         json_write_array(json);
-        for (uint32_t k = 0; k < bar->names; k++)
+        for (uint32_t k = 0; k < bar->n_names; k++)
             json_write_text(json, atom_text(bar->name[k]));
         json_write_array_end(json);
         json_write_object_end(json);
@@ -380,15 +380,15 @@ static bool put_reasons(struct json_writer *json, struct api_call *call,
 }
 
 /*
- * Writes nothing if the pod is not in hints: kube-scheduler has not asked yet, a bind is in
- * progress, or the table was full.
+ * Writes nothing if the pod is not in the table of waiting pods: kube-scheduler has not asked yet,
+ * a bind is in progress, or the table was full.
  */
 static void api_pods_put_waiting(struct json_writer *json, struct api_call *call, const char *uid)
 {
     struct waiting found;
 
     must(uid[0] != '\0');
-    if (!hints_find(call->app->hints, text_of(uid), &call->arena, &found))
+    if (!waiting_pods_find(call->app->waiting_pods, text_of(uid), &call->arena, &found))
         return;
     const struct admin_waiting waiting = api_waiting_view(&found);
     json_write_key(json, "waiting");
@@ -401,11 +401,11 @@ static void put_models(struct json_writer *json, const struct snapshot *snapshot
 {
     struct cluster_models models;
 
-    must(request->models > 0);
+    must(request->n_models > 0);
     cluster_models(snapshot, &models);
     json_write_key(json, "models");
     json_write_array(json);
-    for (uint32_t name = 0; name < request->models; name++) {
+    for (uint32_t name = 0; name < request->n_models; name++) {
         json_write_object(json);
         json_write_member(json, "name", request->model[name]);
         json_write_key(json, "standsFor");
@@ -459,7 +459,7 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     const char *unserved = record != NULL ? api_unserved_why(call, record) : NULL;
     if (unserved != NULL)
         json_write_member(&json, "otherScheduler", unserved);
-    if (record != NULL && record->request != NULL && record->request->models > 0)
+    if (record != NULL && record->request != NULL && record->request->n_models > 0)
         put_models(&json, snapshot, record->request);
     if (allocation != NULL) {
         json_write_key(&json, "allocation");
@@ -488,14 +488,14 @@ static void put_past(struct api_call *call)
     struct json_writer json;
     size_t rows;
 
-    if (api_history_last(call, call->place[0], call->place[1], row, &rows, &err) < 0) {
+    if (api_history_last(call, call->segment[0], call->segment[1], row, &rows, &err) < 0) {
         api_fail_err(call, &err); /* an unreadable history is not an empty one */
         return;
     }
     must(rows <= GPUS_PER_NODE_MAX);
     if (rows == 0) {
-        api_fail(call, 404, "no pod %.253s in namespace %.253s that asks for GPUs", call->place[1],
-                 call->place[0]);
+        api_fail(call, 404, "no pod %.253s in namespace %.253s that asks for GPUs",
+                 call->segment[1], call->segment[0]);
         return;
     }
     json_writer_init(&json, &call->body);
@@ -519,8 +519,9 @@ void api_pod(struct api_call *call)
     if (snapshot == NULL)
         return;
     struct pod_record *record =
-        pod_cache_copy(call->app->pod_cache, call->place[0], call->place[1]);
-    struct sought sought = {.namespace = call->place[0], .name = call->place[1], .record = record};
+        pod_cache_copy(call->app->pod_cache, call->segment[0], call->segment[1]);
+    struct sought sought = {
+        .namespace = call->segment[0], .name = call->segment[1], .record = record};
     find_allocation(snapshot, &sought);
     must(sought.allocation == NULL || sought.node != NULL);
     if (record != NULL || sought.allocation != NULL)

@@ -150,7 +150,7 @@ void api_standalone_delete(struct api_call *call)
         return;
     const int used =
         snprintf(path, sizeof path, "/api/v1/namespaces/%s/pods/%s?gracePeriodSeconds=0",
-                 call->place[0], call->place[1]);
+                 call->segment[0], call->segment[1]);
     must(used > 0 && (size_t)used < sizeof path);
     api_standalone_forward(call, "DELETE", path, (struct text){0});
 }

@@ -11,7 +11,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/condition.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 /* Runs under the pod cache's lock, which the writer needs: only copies; api_unbound() filters. */
 static void note_unbound(void *user, const struct pod_record *record)
@@ -64,9 +64,9 @@ const char *api_served_names(const struct app *app, struct arena *arena, size_t 
     const char *name[SCHEDULERS_MAX];
     char clipped[CLIPPED_BYTES];
 
-    must(app->hints != NULL);
+    must(app->waiting_pods != NULL);
     strbuf_init(&names);
-    *count = schedulers_served(hints_schedulers(app->hints), arena, name);
+    *count = schedulers_served(waiting_pods_schedulers(app->waiting_pods), arena, name);
     for (size_t i = 0; i < *count; i++)
         strbuf_printf(&names, "%s%s", i > 0 ? ", " : "", name[i]);
     text_clip((struct text){names.data, names.len}, clipped, sizeof clipped);
@@ -111,9 +111,10 @@ void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
         condition_read(scheduling->reason, scheduling->message, settings->resource);
 
     *out = (struct unasked){
-        .can_serve = schedulers_serves(hints_schedulers(app->hints), unbound_scheduler(scheduling)),
+        .can_serve = schedulers_serves(waiting_pods_schedulers(app->waiting_pods),
+                                       unbound_scheduler(scheduling)),
         .is_explained = condition.is_explained,
-        .is_told = condition.kind != CONDITION_NONE,
+        .has_condition = condition.kind != CONDITION_NONE,
     };
     /* The condition can name gates for a moment after their removal. */
     const bool was_gated =
@@ -126,7 +127,7 @@ void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
                        "no scheduler looks at it before its scheduling gates are removed: %s",
                        scheduling->gates);
     } else if (condition.kind == CONDITION_NONE || was_gated) {
-        out->is_told = false;
+        out->has_condition = false;
         out->is_explained = false;
         say_unasked(app, scheduling, out);
     } else {

@@ -5,7 +5,7 @@
 #define MILLIGPU_ADMIN_API_UNBOUND_H
 
 #include "milligpu/core/facts/pod.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "admin/api_internal.h"
 
@@ -48,17 +48,17 @@ const char *api_served_names(const struct app *app, struct arena *arena, size_t 
 
 struct unasked {
     const char *by;
-    const char *word;  /* reason in one word, as REST shows it */
-    bool can_serve;    /* a scheduler of this name has asked about some pod */
-    bool is_told;      /* the pod has a condition */
-    bool is_explained; /* the condition or scheduling gates explain it */
+    const char *word;   /* reason in one word, as REST shows it */
+    bool can_serve;     /* a scheduler of this name has asked about some pod */
+    bool has_condition; /* the pod has a condition */
+    bool is_explained;  /* the condition or scheduling gates explain it */
     char text[1024];
 };
 void api_unasked(const struct app *app, const struct pod_scheduling *scheduling,
                  struct unasked *out);
 
 /* A waiting pod that a scheduler asked about, as REST shows it. */
-struct admin_waiting api_waiting_view(const struct waiting *is);
+struct admin_waiting api_waiting_view(const struct waiting *pod);
 
 /* For an unbound pod: its scheduler, and the condition that the scheduler wrote. */
 struct pod_record;

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 static bool is_served(const struct api_call *call, const char *scheduler)
 {
     must(scheduler != NULL);
-    return schedulers_serves(hints_schedulers(call->app->hints), scheduler);
+    return schedulers_serves(waiting_pods_schedulers(call->app->waiting_pods), scheduler);
 }
 
 const char *api_unserved_why(struct api_call *call, const struct pod_record *record)
@@ -70,14 +70,14 @@ static void find_unbound(struct api_call *call, const struct unbound_pods *unbou
         if (wall_ms - pod->created_ms < ASKED_LATE_MS || is_served(call, scheduler))
             continue;
         api_unasked(call->app, &pod->scheduling, &unasked);
-        add_unserved(out,
-                     (struct unserved_pod){
-                         .namespace = pod->namespace,
-                         .name = pod->name,
-                         .scheduler = scheduler,
-                         .is_alarm = !unasked.is_explained &&
-                                     (unasked.is_told || strcmp(scheduler, SCHEDULER_DEFAULT) == 0),
-                     });
+        add_unserved(out, (struct unserved_pod){
+                              .namespace = pod->namespace,
+                              .name = pod->name,
+                              .scheduler = scheduler,
+                              .is_alarm = !unasked.is_explained &&
+                                          (unasked.has_condition ||
+                                           strcmp(scheduler, SCHEDULER_DEFAULT) == 0),
+                          });
     }
 }
 
@@ -85,7 +85,7 @@ static void find_bound(struct api_call *call, const struct node *node, struct un
 {
     const int64_t wall_ms = call->app->clock.wall_ms(call->app->clock.ctx);
 
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         if (!is_adopted(node->allocation[i]))
             continue;
@@ -109,7 +109,7 @@ static size_t count_adopted(const struct snapshot *snapshot)
     size_t count = 0;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t i = 0; i < node->n_allocations; i++)
             count += is_adopted(node->allocation[i]);
     return count;
 }

@@ -1,64 +1,65 @@
 /*
- * GET /api/v1/waiting: pods that were refused or offered nodes (from hints), and pods that no
- * scheduler asked about (from the pod cache). Called by the router in an admin thread. Tables that
- * filter or the writer needs are locked for a look-up or a copy, never while encoding.
+ * GET /api/v1/waiting: pods that were refused or offered nodes (from the table of waiting pods),
+ * and pods that no scheduler asked about (from the pod cache). Called by the router in an admin
+ * thread. Tables that filter or the writer needs are locked for a look-up or a copy, never while
+ * encoding.
  */
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/condition.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "api_unbound.h"
 
-struct admin_waiting api_waiting_view(const struct waiting *is)
+struct admin_waiting api_waiting_view(const struct waiting *pod)
 {
-    must(is->uid[0] != '\0');
+    must(pod->uid[0] != '\0');
     return (struct admin_waiting){
-        .uid = is->uid,
-        .namespace = is->namespace,
-        .name = is->name,
-        .request = is->request,
-        .unclassed = is->unclassed,
+        .uid = pod->uid,
+        .namespace = pod->namespace,
+        .name = pod->name,
+        .request = pod->request,
+        .unclassed = pod->unclassed,
         .by = "milligpu",
-        .reason = is->reason != REASON_NONE ? reason_name(is->reason) : "offered",
-        .text = is->text,
-        .offered = is->offered,
-        .fitting = is->fitting,
-        .since_ms = is->since_ms,
-        .last_ms = is->last_ms,
-        .n_asks = is->n_asks,
+        .reason = pod->reason != REASON_NONE ? reason_name(pod->reason) : "offered",
+        .text = pod->text,
+        .offered = pod->offered,
+        .fitting = pod->fitting,
+        .since_ms = pod->since_ms,
+        .last_ms = pod->last_ms,
+        .n_asks = pod->n_asks,
     };
 }
 
-/* A pod of the list: one in hints, or one that no scheduler asked about. */
+/* A pod of the list: one in the table of waiting pods, or one that no scheduler asked about. */
 struct waiting_item {
     const char *uid;
-    const struct unbound_pod *unasked; /* NULL for a pod in hints */
+    const struct unbound_pod *unasked; /* NULL for a pod in the table */
     const char *by;
     const char *reason;
 };
 
-/* Encodes a held item without the lock of hints, which filter waits for. */
+/* Encodes a held item without the lock of the table, which filter waits for. */
 static void encode_asked(struct json_writer *json, struct api_call *call,
                          const struct waiting_item *item)
 {
-    struct hints *hints = call->app->hints;
-    struct waiting is;
+    struct waiting_pods *waiting_pods = call->app->waiting_pods;
+    struct waiting pod;
 
     must(item->unasked == NULL);
-    if (!hints_hold(hints, text_of(item->uid), &call->arena, &is))
+    if (!waiting_pods_hold(waiting_pods, text_of(item->uid), &call->arena, &pod))
         return; /* no longer waiting */
-    struct admin_waiting waiting = api_waiting_view(&is);
+    struct admin_waiting waiting = api_waiting_view(&pod);
     struct pod_record *record =
-        waiting.offered > 0 ? pod_cache_copy(call->app->pod_cache, is.namespace, is.name) : NULL;
+        waiting.offered > 0 ? pod_cache_copy(call->app->pod_cache, pod.namespace, pod.name) : NULL;
     /* For an offer without a bind, the condition has kube-scheduler's own reason. */
-    if (record != NULL && record->context != NULL && strcmp(record->uid, is.uid) == 0)
+    if (record != NULL && record->context != NULL && strcmp(record->uid, pod.uid) == 0)
         waiting.condition = record->context->scheduling.message;
     admin_waiting(json, &waiting);
     pod_record_free(record);
-    hints_let_go(hints, &is);
+    waiting_pods_let_go(waiting_pods, &pod);
 }
 
 static void encode_unasked(struct json_writer *json, struct api_call *call,
@@ -193,7 +194,7 @@ static void find_models_of_cluster(const struct snapshot *snapshot, struct waiti
 
     must(filter->count == 0);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus; i++)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             if (node->gpu[i].model != last) {
                 last = node->gpu[i].model;
                 if (api_model_taken(&filter->models, last))
@@ -207,12 +208,12 @@ static void find_models_of_cluster(const struct snapshot *snapshot, struct waiti
  */
 static bool names_same_model(const struct request *request, const struct request *wanted)
 {
-    if (request->models == 0)
+    if (request->n_models == 0)
         return false; /* any model will do */
-    for (uint32_t k = 0; k < wanted->models; k++)
+    for (uint32_t k = 0; k < wanted->n_models; k++)
         if (request_takes_model(request, text_of(wanted->model[k])))
             return true;
-    for (uint32_t i = 0; i < request->models; i++)
+    for (uint32_t i = 0; i < request->n_models; i++)
         if (request_takes_model(wanted, text_of(request->model[i])))
             return true;
     return false;
@@ -230,23 +231,23 @@ static bool would_take_model(const struct request *request, const struct waiting
     return names_same_model(request, &filter->models.models);
 }
 
-/* Looks up one pod under the lock of hints; scratch is reset after each pod. */
+/* Looks up one pod under the lock of the table of waiting pods; scratch is reset after each pod. */
 static bool asked_is_wanted(struct api_call *call, const struct waiting_filter *filter,
                             struct waiting_item *item, struct arena *scratch)
 {
-    struct hints *hints = call->app->hints;
-    struct waiting is;
+    struct waiting_pods *waiting_pods = call->app->waiting_pods;
+    struct waiting pod;
 
     arena_reset(scratch);
-    if (!hints_hold(hints, text_of(item->uid), scratch, &is))
+    if (!waiting_pods_hold(waiting_pods, text_of(item->uid), scratch, &pod))
         return false;
-    const struct admin_waiting view = api_waiting_view(&is);
-    const bool wanted = api_is_wanted(filter->namespace, is.namespace) &&
-                        api_is_wanted(filter->state, is.offered > 0 ? "offered" : "refused") &&
-                        would_take_model(is.request, filter);
+    const struct admin_waiting view = api_waiting_view(&pod);
+    const bool wanted = api_is_wanted(filter->namespace, pod.namespace) &&
+                        api_is_wanted(filter->state, pod.offered > 0 ? "offered" : "refused") &&
+                        would_take_model(pod.request, filter);
     item->by = view.by; /* static text, like the reason */
     item->reason = view.reason;
-    hints_let_go(hints, &is);
+    waiting_pods_let_go(waiting_pods, &pod);
     return wanted;
 }
 
@@ -262,7 +263,8 @@ static void add_asked(struct api_call *call, struct api_list *list,
     struct arena scratch;
 
     arena_init(&scratch);
-    for (size_t place = 0; hints_names(call->app->hints, &place, &call->arena, names);)
+    for (size_t place = 0;
+         waiting_pods_names(call->app->waiting_pods, &place, &call->arena, names);)
         for (size_t i = 0; i < names->count; i++) {
             item = (struct waiting_item){.uid = names->uid[i]};
             if (!asked_is_wanted(call, filter, &item, &scratch))
@@ -281,9 +283,9 @@ static bool unasked_waits(const struct api_call *call, const struct unbound_pod 
 {
     const struct app *app = call->app;
 
-    if (hints_has_asked(app->hints, text_of(pod->uid)))
+    if (waiting_pods_has_asked(app->waiting_pods, text_of(pod->uid)))
         return false;
-    return unasked->is_told || unasked->is_explained ||
+    return unasked->has_condition || unasked->is_explained ||
            app->clock.wall_ms(app->clock.ctx) - pod->created_ms >= ASKED_LATE_MS;
 }
 
@@ -332,7 +334,7 @@ static void list_waiting(struct api_call *call, const struct snapshot *snapshot,
     struct app *app = call->app;
     struct waiting_counts counts = {.count = 0};
     struct api_list list = {
-        .overflow = hints_overflow(app->hints, app->clock.now_ms(app->clock.ctx)),
+        .overflow = waiting_pods_overflowed(app->waiting_pods, app->clock.now_ms(app->clock.ctx)),
         .about = write_counts,
         .user = &counts,
     };

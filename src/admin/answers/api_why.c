@@ -8,7 +8,7 @@
 
 #include "milligpu/core/answer/filter.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "api_unbound.h"
 
@@ -46,7 +46,7 @@ void api_why_put_scheduling(struct json_writer *json, struct api_call *call,
     static const struct pod_scheduling nothing = {.scheduler = NULL};
     const struct pod_scheduling *scheduling =
         record->context != NULL ? &record->context->scheduling : &nothing;
-    const bool asked = hints_has_asked(call->app->hints, text_of(record->uid));
+    const bool asked = waiting_pods_has_asked(call->app->waiting_pods, text_of(record->uid));
     struct unasked *unasked = arena_alloc(&call->arena, sizeof *unasked);
 
     must(record->node[0] == '\0');
@@ -84,7 +84,7 @@ static void find_on_node(struct api_call *call, const struct node *node,
     must(record->context != NULL);
     out->node = node;
     out->count = 0;
-    for (uint32_t i = 0; i < node->allocations && out->count < PREDECESSORS_MAX; i++) {
+    for (uint32_t i = 0; i < node->n_allocations && out->count < PREDECESSORS_MAX; i++) {
         const struct allocation *allocation = node->allocation[i];
         const struct text uid = text_of(allocation->facts.uid);
         if (strcmp(allocation->facts.namespace, record->namespace) != 0)

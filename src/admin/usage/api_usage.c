@@ -32,7 +32,7 @@ struct usage_sum {
     struct admin_usage total;
     const struct allocation *last;
     struct touch *touch; /* owned; for the present node */
-    size_t touches;
+    size_t n_touches;
     size_t capacity;
 };
 
@@ -84,8 +84,8 @@ static void usage_add_charge(struct admin_usage *usage, const struct charge *cha
 
 static void add_touch(struct usage_sum *sum, uint32_t gpu, struct usage_row *row)
 {
-    sum->touch = xgrow(sum->touch, sum->touches, &sum->capacity, sizeof *sum->touch);
-    sum->touch[sum->touches++] = (struct touch){gpu, row};
+    sum->touch = xgrow(sum->touch, sum->n_touches, &sum->capacity, sizeof *sum->touch);
+    sum->touch[sum->n_touches++] = (struct touch){gpu, row};
 }
 
 static void add_charges(struct usage_sum *sum, const struct node *node,
@@ -93,7 +93,7 @@ static void add_charges(struct usage_sum *sum, const struct node *node,
 {
     const struct allocation_facts *facts = &allocation->facts;
 
-    for (uint32_t i = 0; i < allocation->charges; i++) {
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         const struct gpu *gpu = node_gpu(node, atom_text(charge->gpu));
         must(gpu != NULL); /* a node lists every GPU that is charged */
@@ -110,10 +110,10 @@ static void add_charges(struct usage_sum *sum, const struct node *node,
 /* The model of the node; empty if it has several, or none is known. */
 static const struct atom *only_model(const struct node *node)
 {
-    for (uint32_t i = 1; i < node->gpus; i++)
+    for (uint32_t i = 1; i < node->n_gpus; i++)
         if (node->gpu[i].model != node->gpu[0].model)
             return &no_model;
-    return node->gpus > 0 ? node->gpu[0].model : &no_model;
+    return node->n_gpus > 0 ? node->gpu[0].model : &no_model;
 }
 
 /* Adds amounts that are held without a known GPU. */
@@ -148,21 +148,21 @@ static void count_gpus(struct usage_sum *sum)
 {
     const struct touch *touch = sum->touch;
 
-    if (sum->touches > 0)
-        qsort(sum->touch, sum->touches, sizeof *sum->touch, touch_cmp);
-    for (size_t i = 0; i < sum->touches; i++) {
+    if (sum->n_touches > 0)
+        qsort(sum->touch, sum->n_touches, sizeof *sum->touch, touch_cmp);
+    for (size_t i = 0; i < sum->n_touches; i++) {
         const bool new_gpu = i == 0 || touch[i - 1].gpu != touch[i].gpu;
         must(touch[i].row != NULL);
         touch[i].row->usage.gpus += new_gpu || touch[i - 1].row != touch[i].row;
         sum->total.gpus += new_gpu;
     }
-    sum->touches = 0;
+    sum->n_touches = 0;
 }
 
 static void usage_add_node(struct usage_sum *sum, const struct node *node)
 {
-    must(sum->touches == 0);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    must(sum->n_touches == 0);
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         if (!api_is_wanted(sum->namespace, allocation->facts.namespace))
             continue;
@@ -191,7 +191,7 @@ static void encode_total(struct json_writer *json, const void *user)
 {
     const struct usage_sum *sum = user;
 
-    must(sum->touches == 0);
+    must(sum->n_touches == 0);
     json_write_key(json, "total");
     json_write_object(json);
     admin_usage(json, &sum->total);

@@ -49,39 +49,40 @@ static struct past_row *past_row(struct past_usage *past, const char *namespace,
     return row;
 }
 
-static void add_granted(void *user, const struct store_granted *is)
+static void add_granted(void *user, const struct store_granted *granted_row)
 {
     struct past_usage *past = user;
-    struct past_row *row = past_row(past, is->namespace, is->model);
+    struct past_row *row = past_row(past, granted_row->namespace, granted_row->model);
 
     if (row == NULL)
         return;
-    row->granted.pods = is->pods;
-    row->granted.milli_s = is->milli_s;
-    row->granted.mib_s = is->mib_s;
-    past->total.granted.milli_s += is->milli_s;
-    past->total.granted.mib_s += is->mib_s;
+    row->granted.pods = granted_row->pods;
+    row->granted.milli_s = granted_row->milli_s;
+    row->granted.mib_s = granted_row->mib_s;
+    past->total.granted.milli_s += granted_row->milli_s;
+    past->total.granted.mib_s += granted_row->mib_s;
 }
 
-static void add_measured(struct store_measured *sum, const struct store_measured *is)
+static void add_measured(struct store_measured *sum, const struct store_measured *row)
 {
-    sum->milli_s += is->milli_s;
-    sum->of_milli_s += is->of_milli_s;
-    sum->mib_s += is->mib_s;
-    sum->of_mib_s += is->of_mib_s;
+    sum->milli_s += row->milli_s;
+    sum->of_milli_s += row->of_milli_s;
+    sum->mib_s += row->mib_s;
+    sum->of_mib_s += row->of_mib_s;
 }
 
 /* Amounts without a namespace (the hour had no row left) count only in the total. */
-static void take_measured(void *user, const struct store_measured *is)
+static void take_measured(void *user, const struct store_measured *measured_row)
 {
     struct past_usage *past = user;
-    const bool nobodys = is->namespace[0] == '\0';
-    struct past_row *row = nobodys ? NULL : past_row(past, is->namespace, is->model);
+    const bool nobodys = measured_row->namespace[0] == '\0';
+    struct past_row *row =
+        nobodys ? NULL : past_row(past, measured_row->namespace, measured_row->model);
 
     if (row != NULL)
-        add_measured(&row->measured, is);
+        add_measured(&row->measured, measured_row);
     if (row != NULL || (nobodys && past->namespace == NULL && !past->models.given))
-        add_measured(&past->total.measured, is);
+        add_measured(&past->total.measured, measured_row);
 }
 
 /* --- JSON --- */

@@ -102,7 +102,7 @@ static void refuse_report(struct http_call *call, int status, const char *outcom
 /* --- Events --- */
 
 /* The Event's name depends only on container and kind, so there is one Event for each. */
-static void tell_over(struct reports *reports, const struct measured_fact *fact)
+static void report_over(struct reports *reports, const struct measured_fact *fact)
 {
     const struct allocation_facts *pod = &fact->allocation->facts;
     const bool killed = fact->new_over == USAGE_OVER_KILLED;
@@ -172,7 +172,7 @@ static void note_over(struct reports *reports, const struct measured_fact *fact,
     }
 }
 
-static void heard_of_share(void *user, const struct measured_fact *fact)
+static void take_share(void *user, const struct measured_fact *fact)
 {
     struct reports *reports = user;
     const struct app *app = reports->app;
@@ -183,7 +183,7 @@ static void heard_of_share(void *user, const struct measured_fact *fact)
     note_over(reports, fact, now_ms);
     if (atomic_load(&app->settings)->events &&
         node_budget_take(&reports->events, atom_text(fact->allocation->facts.node), now_ms))
-        tell_over(reports, fact);
+        report_over(reports, fact);
 }
 
 /* --- the report --- */
@@ -226,7 +226,7 @@ static void take_report(struct reports *reports, struct http_call *call,
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(app->view);
     const struct node *node = snapshot != NULL ? snapshot_node(snapshot, report->node) : NULL;
     const struct measured_how how = {
-        .now_ms = app->clock.wall_ms(app->clock.ctx), .user = reports, .fact = heard_of_share};
+        .now_ms = app->clock.wall_ms(app->clock.ctx), .user = reports, .fact = take_share};
     char key[PUBLIC_KEY_TEXT_BYTES];
     struct strbuf empty;
     uint32_t unknown = 0;

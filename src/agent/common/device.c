@@ -76,13 +76,13 @@ static bool is_gpu_line(struct text line, int64_t major)
 {
     struct text rest = text_trim(line);
     struct text number;
-    int64_t is = 0;
+    int64_t value = 0;
 
     if (!text_cut(&rest, ' ', &number) || !device_is_index(number) || !text_starts(rest, "nvidia"))
         return false;
     for (size_t i = 0; i < number.len; i++)
-        is = 10 * is + (number.at[i] - '0');
-    return is == major;
+        value = 10 * value + (number.at[i] - '0');
+    return value == major;
 }
 
 bool device_is_gpu_major(struct text proc_devices, int64_t major)
@@ -145,8 +145,8 @@ const struct gpu_state *device_gpu(const struct gpu_reading *reading, const char
     const long number =
         by_path || by_index ? strtol(by_path ? name + strlen(NODE) : name, NULL, 10) : -1;
 
-    must(reading->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < reading->gpus; i++) {
+    must(reading->n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < reading->n_gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
         if (strcmp(gpu->uuid, name) == 0)
             return gpu;

@@ -32,9 +32,9 @@ struct cdi_entry {
 };
 
 struct cdi {
-    uint32_t folders;
+    uint32_t n_folders;
     char *folder[CDI_FOLDERS_MAX];
-    uint32_t entries;
+    uint32_t n_entries;
     struct cdi_entry *entry[CDI_FILES_MAX];
     uint32_t left_out; /* files beyond CDI_FILES_MAX */
 };
@@ -50,7 +50,7 @@ struct cdi *cdi_new(const char *const folder[], uint32_t folders)
     must(folders <= CDI_FOLDERS_MAX);
 
     struct cdi *cdi = xcalloc(1, sizeof *cdi);
-    cdi->folders = folders;
+    cdi->n_folders = folders;
     for (uint32_t i = 0; i < folders; i++)
         cdi->folder[i] = xstrdup(folder[i]);
     return cdi;
@@ -70,9 +70,9 @@ void cdi_free(struct cdi *cdi)
 {
     if (cdi == NULL)
         return;
-    for (uint32_t i = 0; i < cdi->entries; i++)
+    for (uint32_t i = 0; i < cdi->n_entries; i++)
         entry_free(cdi->entry[i]);
-    for (uint32_t i = 0; i < cdi->folders; i++)
+    for (uint32_t i = 0; i < cdi->n_folders; i++)
         xfree(cdi->folder[i]);
     xfree(cdi);
 }
@@ -93,7 +93,7 @@ static void keep_names(struct cdi_entry *entry, const struct cdi_spec *spec)
     if (entry->kind == CDI_KINDS)
         return; /* its names are not needed */
     strbuf_init(&names);
-    for (uint32_t i = 0; i < spec->names; i++)
+    for (uint32_t i = 0; i < spec->n_names; i++)
         strbuf_add(&names, spec->name[i], strlen(spec->name[i]) + 1);
     entry->names_bytes = names.len;
     entry->names = strbuf_steal(&names);
@@ -141,7 +141,7 @@ static struct cdi_entry *entry_new(const struct cdi *cdi, uint32_t folder, const
 static struct cdi_entry *take_known(struct cdi *before, uint32_t folder, const char *name,
                                     const struct stat *stat)
 {
-    for (uint32_t i = 0; i < before->entries; i++) {
+    for (uint32_t i = 0; i < before->n_entries; i++) {
         struct cdi_entry *entry = before->entry[i];
         if (entry != NULL && entry->folder == folder && strcmp(entry->name, name) == 0 &&
             is_same_file(&entry->stat, stat))
@@ -169,14 +169,14 @@ static void look_at_folder(struct cdi *cdi, struct cdi *before, uint32_t folder)
         if (!is_spec_name(file->d_name) || fstatat(dirfd(dir), file->d_name, &stat, 0) != 0 ||
             S_ISDIR(stat.st_mode))
             continue;
-        if (cdi->entries == CDI_FILES_MAX) {
+        if (cdi->n_entries == CDI_FILES_MAX) {
             cdi->left_out++;
             continue;
         }
         struct cdi_entry *entry = take_known(before, folder, file->d_name, &stat);
         if (entry == NULL)
             entry = entry_new(cdi, folder, file->d_name, &stat);
-        cdi->entry[cdi->entries++] = entry;
+        cdi->entry[cdi->n_entries++] = entry;
     }
     (void)closedir(dir); /* only read */
 }
@@ -185,11 +185,11 @@ static void look(struct cdi *cdi)
 {
     struct cdi before = *cdi;
 
-    cdi->entries = 0;
+    cdi->n_entries = 0;
     cdi->left_out = 0;
-    for (uint32_t i = 0; i < cdi->folders; i++)
+    for (uint32_t i = 0; i < cdi->n_folders; i++)
         look_at_folder(cdi, &before, i);
-    for (uint32_t i = 0; i < before.entries; i++)
+    for (uint32_t i = 0; i < before.n_entries; i++)
         entry_free(before.entry[i]);
 }
 
@@ -198,7 +198,7 @@ uint32_t cdi_skipped(const struct cdi *cdi, const char **why)
     uint32_t count = cdi->left_out;
 
     *why = count > 0 ? "there are more than CDI_FILES_MAX files" : "";
-    for (uint32_t i = cdi->entries; i > 0; i--) {
+    for (uint32_t i = cdi->n_entries; i > 0; i--) {
         if (cdi->entry[i - 1]->why == NULL)
             continue;
         *why = cdi->entry[i - 1]->why;
@@ -224,7 +224,7 @@ static bool is_resolved(const struct cdi *cdi, enum cdi_kind kind, const char *u
     const struct cdi_entry *of_folder[CDI_FOLDERS_MAX] = {NULL};
     bool is_named = false;
 
-    for (uint32_t i = 0; i < cdi->entries; i++) {
+    for (uint32_t i = 0; i < cdi->n_entries; i++) {
         const struct cdi_entry *entry = cdi->entry[i];
         if (entry->kind != kind || !has_name(entry, uuid))
             continue;

@@ -72,7 +72,7 @@ struct cdi_gpu {
 struct cdi_own {
     const char *folder; /* folder of milligpu.json: CDI_FOLDER_DYNAMIC */
     const char *root;   /* the host's root in our mount namespace: "", or "/host" */
-    uint32_t gpus;
+    uint32_t n_gpus;
     const struct cdi_gpu *gpu;
 };
 
@@ -96,7 +96,7 @@ int cdi_write_own(struct cdi *cdi, const struct cdi_own *own, uint32_t *out,
 /* A parsed file. Strings are in the arena of cdi_spec_read(). */
 struct cdi_spec {
     const char *kind;
-    uint32_t names;
+    uint32_t n_names;
     const char **name; /* names of the devices, distinct and sorted */
 };
 /* The text of err begins with file. */

@@ -200,7 +200,7 @@ static uint32_t write_spec(struct cdi *cdi, const struct cdi_own *own, struct st
 
     strbuf_printf(out, "{\"cdiVersion\":\"0.5.0\",\"kind\":\"%s\",\"devices\":[",
                   cdi_kind_name(CDI_OWN));
-    for (uint32_t i = 0; i < own->gpus; i++) {
+    for (uint32_t i = 0; i < own->n_gpus; i++) {
         const struct cdi_gpu *gpu = &own->gpu[i];
         char device[32];
         if (!is_for_us(cdi, own, gpu))

@@ -62,11 +62,11 @@ static int read_devices(const struct document *devices, const char *file, struct
             return fail(file, device, "a device has no name, or one that CDI does not allow", err);
         if (!has_edits(device))
             return fail(file, device, "a device has no containerEdits", err);
-        out->name[out->names++] = name->text.at; /* terminated, and has no NUL */
+        out->name[out->n_names++] = name->text.at; /* terminated, and has no NUL */
     }
     /* Sorted to find duplicates in less than quadratic time. */
-    qsort(out->name, out->names, sizeof *out->name, compare_names);
-    for (uint32_t i = 1; i < out->names; i++)
+    qsort(out->name, out->n_names, sizeof *out->name, compare_names);
+    for (uint32_t i = 1; i < out->n_names; i++)
         if (strcmp(out->name[i - 1], out->name[i]) == 0)
             return fail(file, devices, "two devices have the same name", err);
     return 0;

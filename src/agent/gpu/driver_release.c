@@ -60,7 +60,7 @@ bool driver_upgrade_releases(struct text label, bool before)
 const char *release_cause_word(enum release_cause cause)
 {
     static const char *const word[] = {
-        [RELEASE_NOT] = NULL, [RELEASE_UPGRADE] = "driver-upgrade", [RELEASE_TOLD] = "told"};
+        [RELEASE_NOT] = NULL, [RELEASE_UPGRADE] = "driver-upgrade", [RELEASE_ORDERED] = "told"};
 
     must((size_t)cause < ARRAY_LEN(word));
     return word[cause];
@@ -72,8 +72,8 @@ const char *release_cause_sentence(enum release_cause cause)
         [RELEASE_NOT] = NULL,
         [RELEASE_UPGRADE] = "the NVIDIA driver of this node is being upgraded (label "
                             "" DRIVER_UPGRADE_LABEL ")",
-        [RELEASE_TOLD] = "the agent of this node was told to let go of the NVIDIA driver "
-                         "(milligpu-node --release-driver)"};
+        [RELEASE_ORDERED] = "the agent of this node was told to let go of the NVIDIA driver "
+                            "(milligpu-node --release-driver)"};
 
     must((size_t)cause < ARRAY_LEN(sentence));
     return sentence[cause];
@@ -154,7 +154,7 @@ struct driver_release {
 static enum release_cause check(const struct driver_release *release)
 {
     if (is_there(release->state_dir, "asked"))
-        return RELEASE_TOLD;
+        return RELEASE_ORDERED;
     return release->is_upgrading ? RELEASE_UPGRADE : RELEASE_NOT;
 }
 
@@ -180,7 +180,7 @@ void driver_release_label(struct driver_release *release, struct text label)
     release->is_upgrading = driver_upgrade_releases(label, release->is_upgrading);
 }
 
-static void tell(const struct driver_release *release, enum release_cause before)
+static void log_change(const struct driver_release *release, enum release_cause before)
 {
     const enum release_cause cause = driver_release_cause(release);
 
@@ -217,7 +217,7 @@ enum release_cause driver_release_turn(struct driver_release *release, bool has_
     const enum release_cause cause = check(release);
 
     atomic_store(&release->cause, (int)cause);
-    tell(release, before);
+    log_change(release, before);
     write_down(release, cause != RELEASE_NOT && (has_let_go || release->has_let_go));
     return cause;
 }

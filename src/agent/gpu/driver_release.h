@@ -34,7 +34,7 @@ int driver_release_ask(const char *state_dir, bool release, int64_t wait_ms,
 enum release_cause {
     RELEASE_NOT,
     RELEASE_UPGRADE, /* by the label of the GPU operator */
-    RELEASE_TOLD,    /* by --release-driver, regardless of the label */
+    RELEASE_ORDERED, /* by --release-driver, regardless of the label */
 };
 
 struct driver_release;

@@ -65,7 +65,7 @@ static bool is_there(const struct gpu_state *gpu)
 /* Called with there = true first, because only present GPUs have current indexes. */
 static void find_places(const struct gpu_reading *reading, bool there, struct gpu_indexes *places)
 {
-    for (uint32_t i = 0; i < reading->gpus; i++) {
+    for (uint32_t i = 0; i < reading->n_gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
         if (is_there(gpu) != there)
             continue;
@@ -145,8 +145,8 @@ bool gpus_annotation_write(const struct gpu_reading *reading, const char *const 
 {
     struct gpu_indexes places = {.held = held, .why = why};
 
-    must(reading->gpus <= GPUS_PER_NODE_MAX);
-    if (reading->status != NVML_READY && reading->gpus == 0)
+    must(reading->n_gpus <= GPUS_PER_NODE_MAX);
+    if (reading->status != NVML_READY && reading->n_gpus == 0)
         return false;
     find_places(reading, true, &places);
     find_places(reading, false, &places);

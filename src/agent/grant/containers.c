@@ -112,15 +112,15 @@ static void take_gpu(struct container_row *row, struct text name, const struct p
 {
     struct container_facts *facts = &row->facts;
 
-    must(facts->gpus <= CONTAINER_GPUS_MAX);
-    for (uint32_t i = 0; i < facts->gpus; i++)
+    must(facts->n_gpus <= CONTAINER_GPUS_MAX);
+    for (uint32_t i = 0; i < facts->n_gpus; i++)
         if (text_is(name, row->gpu[i].name))
             return;
-    if (facts->gpus == CONTAINER_GPUS_MAX)
+    if (facts->n_gpus == CONTAINER_GPUS_MAX)
         return;
-    row->gpu[facts->gpus++] = (struct container_gpu){.name = arena_copy(&row->arena, name),
-                                                     .milli = share != NULL ? share->milli : 0,
-                                                     .mib = share != NULL ? share->mib : 0};
+    row->gpu[facts->n_gpus++] = (struct container_gpu){.name = arena_copy(&row->arena, name),
+                                                       .milli = share != NULL ? share->milli : 0,
+                                                       .mib = share != NULL ? share->mib : 0};
 }
 
 static void take_name(struct container_row *row, struct text name)
@@ -132,7 +132,7 @@ static void take_name(struct container_row *row, struct text name)
 /* True if a rule allows all devices; then it usually has the nodes of all GPUs, too. */
 static bool is_privileged(const struct nri_container *container)
 {
-    for (uint32_t i = 0; i < container->rules; i++) {
+    for (uint32_t i = 0; i < container->n_rules; i++) {
         const struct nri_device_rule *rule = &container->rule[i];
         if (rule->allow && (rule->type.len == 0 || text_is(rule->type, "a")) &&
             rule->major == NRI_ANY_NUMBER)
@@ -144,7 +144,7 @@ static bool is_privileged(const struct nri_container *container)
 /* True for a pod that gets all GPUs from NVIDIA's NRI plugin; for containers that run already. */
 static bool is_annotated(const struct nri_pod *pod)
 {
-    for (uint32_t i = 0; i < pod->annotations; i++)
+    for (uint32_t i = 0; i < pod->n_annotations; i++)
         if (device_annotation_manages(&pod->annotation[i]))
             return true;
     return false;
@@ -153,7 +153,7 @@ static bool is_annotated(const struct nri_pod *pod)
 /* True if it has all GPUs of the node to manage them, not to use them. */
 static bool is_management(const struct nri_pod *pod, const struct nri_container *container)
 {
-    for (uint32_t i = 0; i < container->cdi_devices; i++)
+    for (uint32_t i = 0; i < container->n_cdi_devices; i++)
         if (device_is_management(container->cdi_device[i]))
             return true;
     return is_privileged(container) || is_annotated(pod);
@@ -163,7 +163,7 @@ static uint32_t count_nodes(struct container_row *row, const struct nri_containe
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < container->devices; i++)
+    for (uint32_t i = 0; i < container->n_devices; i++)
         count += device_of_node(&container->device[i], &row->arena).len > 0;
     return count;
 }
@@ -174,7 +174,7 @@ static void take_devices(struct container_row *row, const struct nri_pod *pod,
 {
     bool by_node = false; /* a name identifies no GPU, so device nodes count */
 
-    for (uint32_t i = 0; i < container->cdi_devices; i++) {
+    for (uint32_t i = 0; i < container->n_cdi_devices; i++) {
         const struct text device = container->cdi_device[i];
         if (!device_gives_gpus(device) || device_is_management(device))
             continue;
@@ -186,8 +186,8 @@ static void take_devices(struct container_row *row, const struct nri_pod *pod,
     }
     /* Another device plugin, or a CDI device of another vendor, can give more GPUs than named. */
     by_node = by_node ||
-              (!is_management(pod, container) && count_nodes(row, container) > row->facts.gpus);
-    for (uint32_t i = 0; by_node && i < container->devices; i++) {
+              (!is_management(pod, container) && count_nodes(row, container) > row->facts.n_gpus);
+    for (uint32_t i = 0; by_node && i < container->n_devices; i++) {
         const struct text name = device_of_node(&container->device[i], &row->arena);
         if (name.len > 0)
             take_gpu(row, name, NULL);
@@ -201,11 +201,11 @@ static void take_variable(struct container_row *row, const struct nri_container 
     struct text rest = {"", 0};
     struct text one;
 
-    for (uint32_t i = 0; i < container->envs; i++)
+    for (uint32_t i = 0; i < container->n_envs; i++)
         if (text_starts(container->env[i], name))
             rest = (struct text){container->env[i].at + strlen(name),
                                  container->env[i].len - strlen(name)};
-    while (row->facts.gpus < CONTAINER_GPUS_MAX && text_cut(&rest, ',', &one))
+    while (row->facts.n_gpus < CONTAINER_GPUS_MAX && text_cut(&rest, ',', &one))
         take_name(row, text_trim(one));
 }
 
@@ -213,7 +213,7 @@ static void begin_gpus(struct container_row *row)
 {
     row->gpu = arena_array(&row->arena, CONTAINER_GPUS_MAX, sizeof *row->gpu);
     row->facts.gpu = row->gpu;
-    row->facts.gpus = 0;
+    row->facts.n_gpus = 0;
 }
 
 static void take_gpus(struct container_row *row, const struct nri_pod *pod,
@@ -221,17 +221,17 @@ static void take_gpus(struct container_row *row, const struct nri_pod *pod,
 {
     begin_gpus(row);
     take_devices(row, pod, container);
-    row->facts.n_whole = row->facts.gpus;
+    row->facts.n_whole = row->facts.n_gpus;
     row->facts.whole = row->gpu;
     if (grant->verdict == GRANT_GPUS) {
         row->facts.right = RIGHT_SHARE;
         begin_gpus(row);
-        for (uint32_t i = 0; i < grant->shares; i++)
+        for (uint32_t i = 0; i < grant->n_shares; i++)
             take_gpu(row, text_of(grant->share[i]->gpu), grant->share[i]);
         return;
     }
     row->facts.right = RIGHT_KUBELET;
-    if (row->facts.gpus > 0)
+    if (row->facts.n_gpus > 0)
         return;
     row->facts.right = RIGHT_VARIABLE;
     take_variable(row, container);
@@ -248,7 +248,7 @@ row_new(const struct nri_pod *pod, const struct nri_container *container, const 
 
     arena_init_of(&row->arena, ROW_BYTES);
     take_gpus(row, pod, container, grant);
-    if (facts->gpus == 0) {
+    if (facts->n_gpus == 0) {
         row_free(row);
         return NULL;
     }
@@ -272,13 +272,13 @@ static struct container_table *written(const struct containers *containers)
 }
 
 /* Marks all but the last row of a container, which can be created again before its end is seen. */
-static void mark_successors(struct container_table *table, const struct container_facts *of)
+static void mark_successors(struct container_table *table, const struct container_facts *container)
 {
     bool has = false;
 
     for (uint32_t i = table->count; i > 0; i--) {
         struct container_facts *facts = &table->row[i - 1]->facts;
-        if (strcmp(facts->uid, of->uid) != 0 || strcmp(facts->name, of->name) != 0)
+        if (strcmp(facts->uid, container->uid) != 0 || strcmp(facts->name, container->name) != 0)
             continue;
         facts->has_successor = has;
         has = true;
@@ -330,7 +330,7 @@ static bool has_room(const struct container_table *table, enum container_right r
 
 static void raise_pod_milli(struct container_row *row, const char *gpu, uint32_t now)
 {
-    for (uint32_t i = 0; i < row->facts.gpus; i++)
+    for (uint32_t i = 0; i < row->facts.n_gpus; i++)
         if (strcmp(row->gpu[i].name, gpu) == 0 && row->gpu[i].pod_milli < now)
             row->gpu[i].pod_milli = now;
 }
@@ -340,7 +340,7 @@ static void raise_pod_milli(struct container_row *row, const char *gpu, uint32_t
  */
 static void note_pod(struct container_table *table, const struct container_facts *one)
 {
-    const struct container_facts *of[NODE_SHARES_MAX];
+    const struct container_facts *container[NODE_SHARES_MAX];
     struct container_row *row[NODE_SHARES_MAX];
     uint32_t rows = 0;
 
@@ -348,11 +348,11 @@ static void note_pod(struct container_table *table, const struct container_facts
         const struct container_facts *facts = &table->row[i]->facts;
         if (facts->right == RIGHT_SHARE && facts->is_running && strcmp(facts->uid, one->uid) == 0) {
             row[rows] = table->row[i];
-            of[rows++] = facts;
+            container[rows++] = facts;
         }
     }
-    for (uint32_t k = 0; rows > 0 && k < one->gpus; k++) {
-        const uint32_t now = overlap_of_pod(of, rows, one->uid, one->gpu[k].name);
+    for (uint32_t k = 0; rows > 0 && k < one->n_gpus; k++) {
+        const uint32_t now = overlap_of_pod(container, rows, one->uid, one->gpu[k].name);
         for (uint32_t i = 0; i < rows; i++)
             raise_pod_milli(row[i], one->gpu[k].name, now);
     }
@@ -480,7 +480,7 @@ static struct container_facts keep_facts(struct arena *arena, const struct conta
 {
     struct container_facts kept = *facts;
 
-    kept.gpu = keep_gpus(arena, facts->gpu, facts->gpus);
+    kept.gpu = keep_gpus(arena, facts->gpu, facts->n_gpus);
     kept.whole = keep_gpus(arena, facts->whole, facts->n_whole);
     kept.id = keep(arena, facts->id);
     kept.sandbox = keep(arena, facts->sandbox);

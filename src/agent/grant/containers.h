@@ -67,7 +67,7 @@ struct container_facts {
     bool has_successor; /* a later container of the same pod and name exists */
     bool is_mps;        /* client of our MPS daemon of its GPU */
     uint32_t user;      /* uid of its first process; with is_mps */
-    uint32_t gpus;
+    uint32_t n_gpus;
     const struct container_gpu *gpu;
     /*
      * GPUs given whole by kubelet: with RIGHT_KUBELET the same as gpu, with RIGHT_SHARE in addition

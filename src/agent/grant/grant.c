@@ -38,10 +38,11 @@ static bool is_marked(const struct nri_pod *pod)
 
     if (nri_annotation(pod, ANNOTATION_SIGNATURE, &value))
         return true;
-    for (uint32_t i = 0; i < pod->annotations; i++) {
-        const struct nri_pair *is = &pod->annotation[i];
-        if (text_starts(is->key, ANNOTATION_REQUIRED) && is->value.len > 0 &&
-            memmem(is->value.at, is->value.len, NRI_PLUGIN_NAME, strlen(NRI_PLUGIN_NAME)) != NULL)
+    for (uint32_t i = 0; i < pod->n_annotations; i++) {
+        const struct nri_pair *pair = &pod->annotation[i];
+        if (text_starts(pair->key, ANNOTATION_REQUIRED) && pair->value.len > 0 &&
+            memmem(pair->value.at, pair->value.len, NRI_PLUGIN_NAME, strlen(NRI_PLUGIN_NAME)) !=
+                NULL)
             return true;
     }
     return false;
@@ -130,12 +131,12 @@ static void grant_pick(struct text container, const struct pod *read, struct are
 {
     must(read->annotation == NOTE_OK);
     must(out->proof != PROOF_NONE);
-    out->share = arena_array(arena, read->shares + 1, sizeof(const struct pod_share *));
-    for (uint32_t i = 0; i < read->shares; i++)
+    out->share = arena_array(arena, read->n_shares + 1, sizeof(const struct pod_share *));
+    for (uint32_t i = 0; i < read->n_shares; i++)
         if (text_is(container, read->share[i].container))
-            out->share[out->shares++] = &read->share[i];
-    out->verdict = out->shares > 0 ? GRANT_GPUS : GRANT_NOTHING;
-    for (uint32_t i = 0; i < out->shares; i++) {
+            out->share[out->n_shares++] = &read->share[i];
+    out->verdict = out->n_shares > 0 ? GRANT_GPUS : GRANT_NOTHING;
+    for (uint32_t i = 0; i < out->n_shares; i++) {
         if (device_is_gpu_uuid(text_of(out->share[i]->gpu)))
             continue;
         out->verdict = GRANT_REFUSED;
@@ -181,8 +182,8 @@ static void set_env(struct grant_change *change, const char *name, const char *v
 {
     struct nri_adjustment *out = change->out;
 
-    must(out->envs < ENV_MAX);
-    out->env[out->envs++] = (struct nri_pair){text_of(name), text_of(value)};
+    must(out->n_envs < ENV_MAX);
+    out->env[out->n_envs++] = (struct nri_pair){text_of(name), text_of(value)};
 }
 
 static bool has_env(const struct nri_container *container, const char *name)
@@ -190,7 +191,7 @@ static bool has_env(const struct nri_container *container, const char *name)
     const size_t len = strlen(name);
 
     must(len > 0);
-    for (uint32_t i = 0; i < container->envs; i++) {
+    for (uint32_t i = 0; i < container->n_envs; i++) {
         const struct text env = container->env[i];
         if (env.len > len && memcmp(env.at, name, len) == 0 && env.at[len] == '=')
             return true;
@@ -203,7 +204,7 @@ static struct pod_share least_of(const struct grant *grant)
 {
     struct pod_share least = *grant->share[0];
 
-    for (uint32_t i = 1; i < grant->shares; i++) {
+    for (uint32_t i = 1; i < grant->n_shares; i++) {
         const struct pod_share *share = grant->share[i];
         least.milli = share->milli < least.milli ? share->milli : least.milli;
         least.mib = share->mib < least.mib ? share->mib : least.mib;
@@ -246,7 +247,7 @@ static void override_limits(struct grant_change *change, const struct grant *gra
 /* True if any of its shares is less than a whole GPU. */
 static bool has_part(const struct grant *grant)
 {
-    for (uint32_t i = 0; i < grant->shares; i++)
+    for (uint32_t i = 0; i < grant->n_shares; i++)
         if (grant->share[i]->milli < GPU_MILLI)
             return true;
     return false;
@@ -262,12 +263,12 @@ static int find_mps(const struct grant_rules *rules, const struct grant *grant,
     const int rc = rules->mps(rules->user, grant->share[0]->gpu, out, err);
     if (rc == 0)
         return 0;
-    if (grant->shares > 1)
+    if (grant->n_shares > 1)
         return err_set(err, ERR_INVALID,
                        "it has shares of %u GPUs, and a client of MPS, by which this node shares "
                        "them, uses one: give each of its containers a share of one GPU, or whole "
                        "GPUs, or keep the pod off nodes with the label milligpu.io/mps",
-                       (unsigned)grant->shares);
+                       (unsigned)grant->n_shares);
     if (rc > 0 && !container->has_user)
         return err_set(
             err, ERR_UNAVAILABLE,
@@ -282,12 +283,12 @@ static void add_mount(struct grant_change *change, const char *destination, cons
                                           TEXT("noexec")};
     struct nri_adjustment *out = change->out;
 
-    must(out->mounts < MPS_MOUNTS);
-    out->mount[out->mounts++] = (struct nri_mount){.destination = text_of(destination),
-                                                   .source = text_of(source),
-                                                   .type = TEXT("bind"),
-                                                   .options = ARRAY_LEN(options),
-                                                   .option = options};
+    must(out->n_mounts < MPS_MOUNTS);
+    out->mount[out->n_mounts++] = (struct nri_mount){.destination = text_of(destination),
+                                                     .source = text_of(source),
+                                                     .type = TEXT("bind"),
+                                                     .n_options = ARRAY_LEN(options),
+                                                     .option = options};
 }
 
 static void add_mps(struct grant_change *change, const struct mps_place *place)
@@ -300,9 +301,9 @@ static void add_mps(struct grant_change *change, const struct mps_place *place)
 static int add_devices(struct grant_change *change, const struct grant_rules *rules,
                        const struct grant *grant, struct err *err)
 {
-    const char **gpu = arena_array(change->arena, grant->shares, sizeof *gpu);
+    const char **gpu = arena_array(change->arena, grant->n_shares, sizeof *gpu);
 
-    for (uint32_t i = 0; i < grant->shares; i++) {
+    for (uint32_t i = 0; i < grant->n_shares; i++) {
         gpu[i] = grant->share[i]->gpu;
         must(device_is_gpu_uuid(text_of(gpu[i])));
         if (!rules->gpu(rules->user, gpu[i]))
@@ -312,13 +313,13 @@ static int add_devices(struct grant_change *change, const struct grant_rules *ru
                 "retried automatically",
                 gpu[i], rules->node);
     }
-    const char *kind = rules->kind(rules->user, gpu, grant->shares, err);
+    const char *kind = rules->kind(rules->user, gpu, grant->n_shares, err);
     if (kind == NULL)
         return err_same(err);
     change->out->cdi_device =
-        arena_array(change->arena, grant->shares, sizeof *change->out->cdi_device);
-    for (uint32_t i = 0; i < grant->shares; i++)
-        change->out->cdi_device[change->out->cdi_devices++] =
+        arena_array(change->arena, grant->n_shares, sizeof *change->out->cdi_device);
+    for (uint32_t i = 0; i < grant->n_shares; i++)
+        change->out->cdi_device[change->out->n_cdi_devices++] =
             text_of(arena_printf(change->arena, "%s=%s", kind, gpu[i]));
     return 0;
 }
@@ -338,9 +339,9 @@ int grant_adjust(const struct grant_rules *rules, struct grant *grant,
         *err = grant->why;
         return err_same(err);
     }
-    if (grant->shares > NRI_CDI_DEVICES_MAX)
-        return err_set(err, ERR_TOO_LARGE, "it has %u GPUs, more than %d", (unsigned)grant->shares,
-                       NRI_CDI_DEVICES_MAX);
+    if (grant->n_shares > NRI_CDI_DEVICES_MAX)
+        return err_set(err, ERR_TOO_LARGE, "it has %u GPUs, more than %d",
+                       (unsigned)grant->n_shares, NRI_CDI_DEVICES_MAX);
     out->env = arena_array(arena, ENV_MAX, sizeof *out->env);
     /* Runtimes that use this variable must give no GPUs besides those of CDI. */
     set_env(&change, VISIBLE, "void");
@@ -362,7 +363,7 @@ int grant_adjust(const struct grant_rules *rules, struct grant *grant,
 
 static bool is_granted(const struct grant *grant, struct text name)
 {
-    for (uint32_t i = 0; i < grant->shares; i++)
+    for (uint32_t i = 0; i < grant->n_shares; i++)
         if (text_is(name, grant->share[i]->gpu))
             return true;
     return false;
@@ -398,7 +399,7 @@ static bool is_gpu_node(const struct grant_rules *rules, const struct nri_device
 
 static bool has_node(const struct nri_container *container, const struct nri_device *node)
 {
-    for (uint32_t i = 0; i < container->devices; i++) {
+    for (uint32_t i = 0; i < container->n_devices; i++) {
         const struct nri_device *has = &container->device[i];
         if (text_eq(has->type, node->type) && has->major == node->major &&
             has->minor == node->minor)
@@ -430,7 +431,7 @@ static bool has_rule(const struct nri_container *container, const struct nri_dev
 {
     bool allowed = false;
 
-    for (uint32_t i = 0; i < container->rules; i++)
+    for (uint32_t i = 0; i < container->n_rules; i++)
         if (covers(&container->rule[i], rule))
             allowed = container->rule[i].allow;
     return allowed;
@@ -454,12 +455,12 @@ static int refuse_numbers(struct text path, int64_t major, int64_t minor, struct
 static int check_nodes(const struct grant_rules *rules, const struct nri_container *container,
                        const struct nri_adjustment *all, struct err *err)
 {
-    for (uint32_t i = 0; i < all->devices; i++) {
+    for (uint32_t i = 0; i < all->n_devices; i++) {
         const struct nri_device *node = &all->device[i];
         if (is_gpu_node(rules, node) && !has_node(container, node))
             return refuse_numbers(node->path, node->major, node->minor, err);
     }
-    for (uint32_t i = 0; i < all->rules; i++) {
+    for (uint32_t i = 0; i < all->n_rules; i++) {
         const struct nri_device_rule *rule = &all->rule[i];
         if (is_gpu_rule(rules, rule) && !has_rule(container, rule))
             return refuse_numbers(TEXT("the right to open GPUs"), rule->major, rule->minor, err);
@@ -476,10 +477,10 @@ static int check_added(const struct grant_rules *rules, const struct grant *gran
 
     if (!ours && rules->foreign_gpus)
         return 0;
-    for (uint32_t i = 0; i < all->cdi_devices; i++) {
+    for (uint32_t i = 0; i < all->n_cdi_devices; i++) {
         const struct text device = all->cdi_device[i];
         if (device_gives_gpus(device) && !is_granted(grant, device_name(device)) &&
-            !grant_is_listed(device, container->cdi_device, container->cdi_devices) &&
+            !grant_is_listed(device, container->cdi_device, container->n_cdi_devices) &&
             (ours || !device_is_management(device)))
             return refuse_device(device, err);
     }
@@ -489,9 +490,9 @@ static int check_added(const struct grant_rules *rules, const struct grant *gran
 static int check_lacking(const struct grant *grant, const struct nri_adjustment *all,
                          struct err *err)
 {
-    for (uint32_t i = 0; i < grant->shares; i++) {
+    for (uint32_t i = 0; i < grant->n_shares; i++) {
         bool found = false;
-        for (uint32_t j = 0; j < all->cdi_devices && !found; j++)
+        for (uint32_t j = 0; j < all->n_cdi_devices && !found; j++)
             found = device_gives_gpus(all->cdi_device[j]) &&
                     text_is(device_name(all->cdi_device[j]), grant->share[i]->gpu);
         if (!found)
@@ -508,7 +509,7 @@ static int check_void(const struct nri_adjustment *all, struct err *err)
 {
     bool is_void = false;
 
-    for (uint32_t i = 0; i < all->envs; i++) {
+    for (uint32_t i = 0; i < all->n_envs; i++) {
         if (text_is(all->env[i].key, VISIBLE))
             is_void = text_is(all->env[i].value, "void");
         else if (text_is(all->env[i].key, "-" VISIBLE))
@@ -523,7 +524,7 @@ static bool is_set(const struct nri_adjustment *all, const char *name, const cha
 {
     bool found = false;
 
-    for (uint32_t i = 0; i < all->envs; i++)
+    for (uint32_t i = 0; i < all->n_envs; i++)
         if (text_is(all->env[i].key, name))
             found = text_is(all->env[i].value, value);
     return found;
@@ -534,7 +535,7 @@ static bool is_mounted(const struct nri_adjustment *all, const char *destination
 {
     bool found = false;
 
-    for (uint32_t i = 0; i < all->mounts; i++)
+    for (uint32_t i = 0; i < all->n_mounts; i++)
         if (text_is(all->mount[i].destination, destination))
             found = text_is(all->mount[i].source, source);
     return found;
@@ -591,10 +592,10 @@ bool grant_is_client(const struct grant *grant, const struct nri_container *cont
     if (grant->verdict != GRANT_GPUS || grant->mps != GRANT_MPS_AS_IT_RUNS)
         return grant->mps == GRANT_MPS_CLIENT;
     /* The last one counts: ours overrides a variable of the pod. */
-    for (uint32_t i = 0; i < container->envs; i++)
+    for (uint32_t i = 0; i < container->n_envs; i++)
         if (text_starts(container->env[i], MPS_PIPES "="))
             found = text_is(container->env[i], MPS_PIPES "=" MPS_FOLDER);
-    return found && grant->shares == 1 && container->has_user;
+    return found && grant->n_shares == 1 && container->has_user;
 }
 
 bool grant_is_seen(const struct grant *grant, const struct nri_container *container)
@@ -602,5 +603,5 @@ bool grant_is_seen(const struct grant *grant, const struct nri_container *contai
     static const struct text ours = TEXT(VISIBLE "=void");
 
     must(grant->verdict == GRANT_GPUS || grant->verdict == GRANT_NOTHING);
-    return grant_is_listed(ours, container->env, container->envs);
+    return grant_is_listed(ours, container->env, container->n_envs);
 }

@@ -84,7 +84,7 @@ struct grant {
     enum grant_verdict verdict;
     enum grant_proof proof;
     struct text annotation; /* the allocation; borrowed from the pod */
-    uint32_t shares;        /* of this container, on distinct GPUs */
+    uint32_t n_shares;      /* of this container, on distinct GPUs */
     const struct pod_share **share;
     enum grant_mps mps;
     struct err why; /* with GRANT_REFUSED */

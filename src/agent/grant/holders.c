@@ -38,7 +38,7 @@ static bool has_gpu(const struct gpu_reading *reading, const struct container_gp
 static bool has_share(const struct gpu_reading *reading, const struct container_facts *facts,
                       const char *name)
 {
-    return facts->right == RIGHT_SHARE && has_gpu(reading, facts->gpu, facts->gpus, name);
+    return facts->right == RIGHT_SHARE && has_gpu(reading, facts->gpu, facts->n_gpus, name);
 }
 
 /* The GPUs of its own shares do not count as whole. */
@@ -75,7 +75,7 @@ static void name_variables(const struct gpu_reading *reading,
 {
     for (uint32_t i = 0; i < containers->count; i++) {
         const struct container_facts *facts = &containers->container[i];
-        for (uint32_t k = 0; facts->right == RIGHT_VARIABLE && k < facts->gpus; k++)
+        for (uint32_t k = 0; facts->right == RIGHT_VARIABLE && k < facts->n_gpus; k++)
             name_holder(reading, facts, facts->gpu[k].name, "env:", arena, out);
     }
 }
@@ -101,7 +101,7 @@ static const char *share_in_whole(const struct gpu_reading *reading,
                                   const struct container_facts *facts,
                                   const struct container_facts *other)
 {
-    for (uint32_t i = 0; facts->right == RIGHT_SHARE && i < facts->gpus; i++)
+    for (uint32_t i = 0; facts->right == RIGHT_SHARE && i < facts->n_gpus; i++)
         if (has_whole(reading, other, facts->gpu[i].name))
             return facts->gpu[i].name;
     return NULL;
@@ -117,7 +117,7 @@ static const char *whole_with_share(const struct gpu_reading *reading,
 {
     const bool claims = facts->right == RIGHT_VARIABLE;
     const struct container_gpu *gpu = claims ? facts->gpu : facts->whole;
-    const uint32_t gpus = claims ? facts->gpus : facts->n_whole;
+    const uint32_t gpus = claims ? facts->n_gpus : facts->n_whole;
 
     for (uint32_t i = 0; i < gpus; i++)
         if (!has_share(reading, facts, gpu[i].name) && has_share(reading, other, gpu[i].name))

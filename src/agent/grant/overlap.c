@@ -14,12 +14,12 @@ enum { NAMED_MAX = 3 }; /* pods named in a refusal */
 /* Pointers to the containers of a node. */
 struct container_list {
     uint32_t count;
-    const struct container_facts *of[NODE_CONTAINERS_MAX];
+    const struct container_facts *container[NODE_CONTAINERS_MAX];
 };
 
 static const struct container_gpu *share_of(const struct container_facts *facts, const char *gpu)
 {
-    for (uint32_t i = 0; facts->right == RIGHT_SHARE && !facts->has_ended && i < facts->gpus; i++)
+    for (uint32_t i = 0; facts->right == RIGHT_SHARE && !facts->has_ended && i < facts->n_gpus; i++)
         if (strcmp(facts->gpu[i].name, gpu) == 0)
             return &facts->gpu[i];
     return NULL;
@@ -51,7 +51,7 @@ static uint32_t most_of(const struct container_list *view, const char *uid, cons
 
     for (uint32_t i = 0; i < view->count; i++) {
         const struct container_gpu *share =
-            is_same_pod(view->of[i], uid) ? share_of(view->of[i], gpu) : NULL;
+            is_same_pod(view->container[i], uid) ? share_of(view->container[i], gpu) : NULL;
         if (share != NULL && share->pod_milli > most)
             most = share->pod_milli;
     }
@@ -61,10 +61,11 @@ static uint32_t most_of(const struct container_list *view, const char *uid, cons
 /* True for the first live container of its pod on the GPU. */
 static bool is_first(const struct container_list *view, uint32_t at, const char *gpu)
 {
-    bool first = share_of(view->of[at], gpu) != NULL;
+    bool first = share_of(view->container[at], gpu) != NULL;
 
     for (uint32_t i = 0; first && i < at; i++)
-        first = !is_same_pod(view->of[i], view->of[at]->uid) || share_of(view->of[i], gpu) == NULL;
+        first = !is_same_pod(view->container[i], view->container[at]->uid) ||
+                share_of(view->container[i], gpu) == NULL;
     return first;
 }
 
@@ -76,11 +77,11 @@ static uint32_t others_on(const struct container_list *view, const char *uid, co
     uint32_t pods = 0;
 
     for (uint32_t i = 0; i < view->count; i++) {
-        const struct container_facts *other = view->of[i];
+        const struct container_facts *other = view->container[i];
         if (is_same_pod(other, uid) || !is_first(view, i, gpu))
             continue;
         const uint32_t most = most_of(view, other->uid, gpu);
-        const uint32_t now = overlap_of_pod(view->of, view->count, other->uid, gpu);
+        const uint32_t now = overlap_of_pod(view->container, view->count, other->uid, gpu);
         const uint32_t has = most > now ? most : now;
         milli += has;
         if (pods++ < NAMED_MAX)
@@ -99,7 +100,7 @@ static int check_gpu(const struct container_list *view, const struct container_f
     CLEANUP(strbuf_done) struct strbuf names;
 
     strbuf_init(&names);
-    const uint32_t wants = overlap_of_pod(view->of, view->count, facts->uid, gpu);
+    const uint32_t wants = overlap_of_pod(view->container, view->count, facts->uid, gpu);
     if (wants <= most_of(view, facts->uid, gpu))
         return 0;
     if (left_out > 0)
@@ -125,11 +126,11 @@ int overlap_allow(const struct containers_copy *containers, struct text id, stru
 
     must(containers->count <= NODE_CONTAINERS_MAX);
     for (uint32_t i = 0; i < containers->count; i++) {
-        view.of[i] = &containers->container[i];
-        if (text_is(id, view.of[i]->id))
-            facts = view.of[i];
+        view.container[i] = &containers->container[i];
+        if (text_is(id, view.container[i]->id))
+            facts = view.container[i];
     }
-    for (uint32_t i = 0; facts != NULL && i < facts->gpus; i++)
+    for (uint32_t i = 0; facts != NULL && i < facts->n_gpus; i++)
         if (check_gpu(&view, facts, facts->gpu[i].name, containers->left_out[RIGHT_SHARE], err) < 0)
             return err_same(err);
     return 0;

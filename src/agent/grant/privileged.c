@@ -29,7 +29,7 @@ static bool is_open(const struct nri_container *container, int64_t minor)
 {
     bool open = false;
 
-    for (uint32_t i = 0; i < container->rules; i++) {
+    for (uint32_t i = 0; i < container->n_rules; i++) {
         const struct nri_device_rule *rule = &container->rule[i];
         if (is_about(rule, minor))
             open = rule->allow && rule->minor == NRI_ANY_NUMBER;
@@ -39,7 +39,7 @@ static bool is_open(const struct nri_container *container, int64_t minor)
 
 static bool is_granted(const struct grant *grant, const char *uuid)
 {
-    for (uint32_t i = 0; i < grant->shares; i++)
+    for (uint32_t i = 0; i < grant->n_shares; i++)
         if (strcmp(grant->share[i]->gpu, uuid) == 0)
             return true;
     return false;
@@ -51,7 +51,7 @@ static uint32_t count_read(const struct grant *grant, const struct nri_container
 {
     uint32_t gpus = 0;
 
-    for (uint32_t i = 0; i < reading->gpus; i++) {
+    for (uint32_t i = 0; i < reading->n_gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
         if (gpu->health != GPU_LOST && !is_granted(grant, gpu->uuid) &&
             is_open(container, gpu->minor))
@@ -64,7 +64,7 @@ static uint32_t count_nodes(const struct nri_container *container, struct arena 
 {
     uint32_t gpus = 0;
 
-    for (uint32_t i = 0; i < container->devices; i++) {
+    for (uint32_t i = 0; i < container->n_devices; i++) {
         const struct nri_device *node = &container->device[i];
         if (device_of_node(node, arena).len > 0 && is_open(container, node->minor))
             gpus++;
@@ -76,12 +76,12 @@ bool privileged_sees(const struct grant *grant, const struct nri_container *cont
                      const struct gpu_reading *reading, struct arena *arena, uint32_t *out_gpus)
 {
     must(grant->verdict == GRANT_GPUS || grant->verdict == GRANT_NOTHING);
-    if (reading->gpus > 0) {
+    if (reading->n_gpus > 0) {
         *out_gpus = count_read(grant, container, reading);
         return *out_gpus > 0;
     }
     const uint32_t nodes = count_nodes(container, arena);
-    *out_gpus = nodes > grant->shares ? nodes - grant->shares : 0;
+    *out_gpus = nodes > grant->n_shares ? nodes - grant->n_shares : 0;
     return nodes > 0 ? *out_gpus > 0 : is_open(container, NRI_ANY_NUMBER);
 }
 

@@ -65,10 +65,10 @@ enum limit_state limit_probe_state(const struct limit_probe *probe)
 static bool has_file(const char *folder, const char *name)
 {
     char path[PATH_MAX];
-    struct stat is;
+    struct stat st;
 
     const int n = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return n > 0 && (size_t)n < sizeof path && stat(path, &is) == 0;
+    return n > 0 && (size_t)n < sizeof path && stat(path, &st) == 0;
 }
 
 static const char *advice(enum nvml_limit_end end)
@@ -171,7 +171,7 @@ static enum limit_state try_scratch(const struct limit_probe *probe, const char 
 /* A GPU whose memory can be limited; NULL if none. */
 static const char *find_gpu(const struct gpu_reading *reading)
 {
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (!reading->gpu[i].is_mig && reading->gpu[i].health < GPU_LOST)
             return reading->gpu[i].uuid;
     return NULL;
@@ -179,7 +179,7 @@ static const char *find_gpu(const struct gpu_reading *reading)
 
 /* --- looks --- */
 
-static void tell(struct limit_probe *probe, const struct err *err)
+static void report_result(struct limit_probe *probe, const struct err *err)
 {
     const enum limit_state state = limit_probe_state(probe);
     const bool good = state == LIMITS_OK || state == LIMITS_ABSENT || state == LIMITS_OFF;
@@ -224,5 +224,5 @@ void limit_probe_look(struct limit_probe *probe)
     if (reading->status == NVML_READY && clock_ms() >= probe->next_ms)
         try_now(probe, reading, &err);
     gpu_reading_unref(reading);
-    tell(probe, &err);
+    report_result(probe, &err);
 }

@@ -13,7 +13,7 @@
 static bool cannot(const struct memory_limit *limit, bool *out_knows, struct err *err)
 {
     const struct gpu_reading *reading = limit->nvml != NULL ? nvml_latest(limit->nvml) : NULL;
-    bool is = true;
+    bool is_limited = true;
 
     *out_knows = reading == NULL || reading->status == NVML_READY;
     if (reading == NULL)
@@ -25,9 +25,9 @@ static bool cannot(const struct memory_limit *limit, bool *out_knows, struct err
                       "the NVIDIA driver %.60s has no memory limits, which came with R615",
                       reading->driver);
     else
-        is = false;
+        is_limited = false;
     gpu_reading_unref(reading);
-    return is;
+    return is_limited;
 }
 
 /*
@@ -41,7 +41,7 @@ static int limit_gpus(const struct memory_limit *limit, const struct grant *gran
     int64_t left_ms = LIMIT_WAIT_MS;
     enum nvml_limit_end end;
 
-    for (uint32_t i = 0; i < grant->shares; i++) {
+    for (uint32_t i = 0; i < grant->n_shares; i++) {
         const uint64_t bytes = (uint64_t)grant->share[i]->mib << 20;
         const struct nvml_limit one = {
             .uuid = grant->share[i]->gpu, .cgroup = folder, .hard_bytes = bytes};
@@ -63,7 +63,7 @@ static uint32_t shares_sized(const struct grant *grant)
 {
     uint32_t sized = 0;
 
-    for (uint32_t i = 0; i < grant->shares; i++)
+    for (uint32_t i = 0; i < grant->n_shares; i++)
         sized += grant->share[i]->mib > 0 ? 1 : 0;
     return sized;
 }
@@ -86,11 +86,11 @@ enum limit_outcome memory_limit_set(const struct memory_limit *limit, const stru
     const bool required = limit->mode == LIMIT_REQUIRE;
     bool knows;
 
-    must(grant->verdict == GRANT_GPUS && grant->shares > 0);
+    must(grant->verdict == GRANT_GPUS && grant->n_shares > 0);
     strbuf_init(&folder);
     if (limit->mode == LIMIT_OFF || (sized == 0 && !required))
         return LIMIT_NONE;
-    if (required && sized < grant->shares) {
+    if (required && sized < grant->n_shares) {
         (void)err_set(err, ERR_UNAVAILABLE, "the memory of its share is not known");
         return fail(limit, err);
     }

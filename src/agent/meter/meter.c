@@ -127,8 +127,8 @@ static int32_t owner_of(struct meter *meter, uint32_t pid, const struct containe
 static const int32_t *find_owners(struct meter *meter, const struct gpu_reading *reading,
                                   const struct containers_copy *containers)
 {
-    int32_t *owner = arena_array(&meter->arena, reading->processes + 1, sizeof *owner);
-    bool any_read = reading->processes == 0;
+    int32_t *owner = arena_array(&meter->arena, reading->n_processes + 1, sizeof *owner);
+    bool any_read = reading->n_processes == 0;
     struct daemons daemons = {.count = 0};
 
     if (!meter->io.sees_host)
@@ -136,15 +136,15 @@ static const int32_t *find_owners(struct meter *meter, const struct gpu_reading 
     if (meter->rules.daemons != NULL)
         daemons.count = meter->rules.daemons(meter->rules.user, daemons.process);
     must(daemons.count <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < reading->processes; i++)
+    for (uint32_t i = 0; i < reading->n_processes; i++)
         owner[i] = owner_of(meter, reading->process[i].pid, containers, &daemons, &any_read);
     return any_read ? owner : NULL;
 }
 
 /* --- containers that are over their memory --- */
 
-static void tell_over(enum log_level level, const char *what, const struct meter_row *row,
-                      const struct meter_gpu *gpu)
+static void log_over(enum log_level level, const char *what, const struct meter_row *row,
+                     const struct meter_gpu *gpu)
 {
     log_write(level, what, log_str("namespace", row->container.namespace),
               log_str("pod", row->container.pod), log_str("container", row->container.name),
@@ -238,16 +238,16 @@ static void kill_over(struct meter *meter, const struct meter_facts *facts, uint
                   log_str("pod", row->container.pod), log_str("gpu", cell->gpu.uuid),
                   log_i64("clients", killing.unended), log_str("why", killing.why.text));
     if (killing.killed == 0) {
-        tell_over(LOG_ERROR,
-                  "a container uses more of a GPU's memory than its share, and cannot be killed: "
-                  "the agent needs hostPID and the capability KILL",
-                  row, &cell->gpu);
+        log_over(LOG_ERROR,
+                 "a container uses more of a GPU's memory than its share, and cannot be killed: "
+                 "the agent needs hostPID and the capability KILL",
+                 row, &cell->gpu);
         return;
     }
     row->container.over = OVER_KILLED;
     metric_add(COUNT_OVER_KILLED, NULL, 1);
-    tell_over(LOG_WARN, "killed: a container used more of a GPU's memory than its share", row,
-              &cell->gpu);
+    log_over(LOG_WARN, "killed: a container used more of a GPU's memory than its share", row,
+             &cell->gpu);
 }
 
 /* Reports and kills containers over their memory, before the table is shown. */
@@ -258,12 +258,12 @@ static void act(struct meter *meter, const struct meter_facts *facts,
         return;
     for (uint32_t i = 0; i < next->count; i++) {
         struct meter_row *row = &next->row[i];
-        for (uint32_t j = 0; j < row->cells; j++) {
+        for (uint32_t j = 0; j < row->n_cells; j++) {
             struct meter_cell *cell = &row->cell[j];
             if (cell->readings == METER_READINGS_OVER) {
                 metric_add(COUNT_OVER_SEEN, NULL, 1);
-                tell_over(LOG_WARN, "a container uses more of a GPU's memory than its share", row,
-                          &cell->gpu);
+                log_over(LOG_WARN, "a container uses more of a GPU's memory than its share", row,
+                         &cell->gpu);
             }
             if (cell->is_due)
                 kill_over(meter, facts, i, row, cell);
@@ -273,8 +273,8 @@ static void act(struct meter *meter, const struct meter_facts *facts,
 
 /* --- the thread --- */
 
-static void tell_metering(struct meter *meter, const struct gpu_reading *reading,
-                          const struct meter_table *table)
+static void report_metering(struct meter *meter, const struct gpu_reading *reading,
+                            const struct meter_table *table)
 {
     metric_set(COUNT_METERING, NULL, table->is_metering ? 1 : 0);
     if (reading->status != NVML_READY)
@@ -319,7 +319,7 @@ static void look(struct meter *meter)
         meter_table_init(next);
         meter_table_check(before, &facts, next);
         act(meter, &facts, before, next);
-        tell_metering(meter, reading, next);
+        report_metering(meter, reading, next);
         meter->containers = containers.number;
         show(meter, next);
     }
@@ -414,7 +414,7 @@ uint32_t meter_outside(struct meter *meter, struct arena *arena, const char *con
         return 0;
     mutex_lock(&meter->lock);
     const struct meter_table *table = meter->shown;
-    for (uint32_t i = 0; i < table->strays; i++)
+    for (uint32_t i = 0; i < table->n_strays; i++)
         if (meter_stray_counts(&table->stray[i]))
             uuid[count++] = arena_copy(arena, text_of(table->stray[i].uuid));
     mutex_unlock(&meter->lock);

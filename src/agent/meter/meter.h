@@ -78,7 +78,7 @@ struct meter_container {
     const char *name;
     enum container_right right;
     enum meter_over over;
-    uint32_t gpus;
+    uint32_t n_gpus;
     const struct meter_gpu *gpu;
 };
 

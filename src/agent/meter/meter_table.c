@@ -22,7 +22,7 @@ void meter_table_done(struct meter_table *table)
 
 /* --- GPUs --- */
 
-static bool tells_of(const struct meter_facts *facts, const struct gpu_state *gpu)
+static bool has_reading_of(const struct meter_facts *facts, const struct gpu_state *gpu)
 {
     return facts->owner != NULL && facts->reading->status == NVML_READY && gpu != NULL &&
            (gpu->known & GPU_KNOWS_PROCESSES) != 0 && gpu->processes_left_out == 0;
@@ -58,12 +58,12 @@ static void measure(const struct meter_facts *facts, uint32_t container,
     const struct gpu_reading *reading = facts->reading;
 
     out->used_mib = 0;
-    out->is_known = tells_of(facts, gpu);
+    out->is_known = has_reading_of(facts, gpu);
     out->used_milli = out->is_known ? 0 : -1;
     out->is_scaled = false;
     if (!out->is_known)
         return;
-    must(gpu->process + gpu->processes <= reading->processes);
+    must(gpu->process + gpu->processes <= reading->n_processes);
     for (uint32_t i = gpu->process; i < gpu->process + gpu->processes; i++)
         if (facts->owner[i] == (int32_t)container && !meter_is_repeated(reading, gpu, i))
             add_process(out, &reading->process[i]);
@@ -109,7 +109,7 @@ static const struct meter_row *row_before(const struct meter_table *before, cons
 
 static const struct meter_cell *find_cell(const struct meter_row *row, const char *uuid)
 {
-    for (uint32_t i = 0; row != NULL && i < row->cells; i++)
+    for (uint32_t i = 0; row != NULL && i < row->n_cells; i++)
         if (strcmp(row->cell[i].gpu.uuid, uuid) == 0)
             return &row->cell[i];
     return NULL;
@@ -174,15 +174,15 @@ static void make_row(const struct meter_facts *facts, const struct meter_table *
                                               .pod = keep(next, from->pod),
                                               .name = keep(next, from->name),
                                               .right = from->right};
-    row->cell = arena_array(&next->arena, from->gpus, sizeof *row->cell);
-    for (uint32_t i = 0; i < from->gpus; i++) {
+    row->cell = arena_array(&next->arena, from->n_gpus, sizeof *row->cell);
+    for (uint32_t i = 0; i < from->n_gpus; i++) {
         const struct gpu_state *gpu = device_gpu(facts->reading, from->gpu[i].name);
         if (gpu == NULL && from->right != RIGHT_SHARE)
             continue; /* a MIG instance or an absent GPU: its UUID is unknown */
         const char *uuid = gpu != NULL ? gpu->uuid : from->gpu[i].name;
         if (find_cell(row, uuid) != NULL)
             continue; /* the same GPU by another name */
-        struct meter_cell *cell = &row->cell[row->cells++];
+        struct meter_cell *cell = &row->cell[row->n_cells++];
         cell->gpu.uuid = keep(next, uuid);
         make_cell(facts, place, earlier, &from->gpu[i], cell);
         if (is_new_reading(before, facts)) {
@@ -211,10 +211,10 @@ static void make_stray(const struct meter_facts *facts, const struct meter_table
                        const struct gpu_state *gpu, struct meter_table *next)
 {
     const int64_t now_ms = facts->reading->taken_ms;
-    struct meter_stray *stray = &next->stray[next->strays++];
+    struct meter_stray *stray = &next->stray[next->n_strays++];
 
     *stray = (struct meter_stray){.from_ms = now_ms};
-    for (uint32_t i = 0; i < before->strays; i++)
+    for (uint32_t i = 0; i < before->n_strays; i++)
         if (strcmp(before->stray[i].uuid, gpu->uuid) == 0)
             *stray = before->stray[i];
     stray->uuid = keep(next, gpu->uuid);
@@ -225,11 +225,11 @@ static void make_stray(const struct meter_facts *facts, const struct meter_table
 /* Without new information, strays that count are kept, since their end was not seen. */
 static void keep_strays(const struct meter_table *before, struct meter_table *next)
 {
-    for (uint32_t i = 0; i < before->strays; i++) {
+    for (uint32_t i = 0; i < before->n_strays; i++) {
         if (!meter_stray_counts(&before->stray[i]))
             continue;
-        next->stray[next->strays] = before->stray[i];
-        next->stray[next->strays++].uuid = keep(next, before->stray[i].uuid);
+        next->stray[next->n_strays] = before->stray[i];
+        next->stray[next->n_strays++].uuid = keep(next, before->stray[i].uuid);
     }
 }
 
@@ -246,7 +246,7 @@ static void find_strays(const struct meter_facts *facts, const struct meter_tabl
         keep_strays(before, next);
         return;
     }
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (has_stray(facts, &reading->gpu[i]))
             make_stray(facts, before, &reading->gpu[i], next);
 }
@@ -291,8 +291,8 @@ void meter_table_copy(const struct meter_table *table, struct arena *arena, stru
 
     for (uint32_t i = 0; i < table->count; i++) {
         const struct meter_row *row = &table->row[i];
-        struct meter_gpu *gpu = arena_array(arena, row->cells, sizeof *gpu);
-        for (uint32_t j = 0; j < row->cells; j++) {
+        struct meter_gpu *gpu = arena_array(arena, row->n_cells, sizeof *gpu);
+        for (uint32_t j = 0; j < row->n_cells; j++) {
             gpu[j] = row->cell[j].gpu;
             gpu[j].uuid = arena_copy(arena, text_of(gpu[j].uuid));
         }
@@ -302,7 +302,7 @@ void meter_table_copy(const struct meter_table *table, struct arena *arena, stru
         container[i].namespace = arena_copy(arena, text_of(row->container.namespace));
         container[i].pod = arena_copy(arena, text_of(row->container.pod));
         container[i].name = arena_copy(arena, text_of(row->container.name));
-        container[i].gpus = row->cells;
+        container[i].n_gpus = row->n_cells;
         container[i].gpu = gpu;
     }
     out->is_complete = table->is_complete;

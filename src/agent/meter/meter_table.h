@@ -21,7 +21,7 @@ struct meter_cell {
 
 struct meter_row {
     struct meter_container container; /* its gpu and gpus are unset */
-    uint32_t cells;
+    uint32_t n_cells;
     struct meter_cell *cell;
 };
 
@@ -43,7 +43,7 @@ struct meter_table {
     int64_t taken_ms; /* monotonic time of the reading */
     uint32_t count;
     struct meter_row *row;
-    uint32_t strays;
+    uint32_t n_strays;
     struct meter_stray *stray;
 };
 

@@ -80,7 +80,7 @@ static const struct meter_container *same_container(const struct meter_copy *cop
 /* The GPU's values then; all 0 if it is absent. */
 static struct meter_gpu gpu_then(const struct meter_container *then, const char *uuid)
 {
-    for (uint32_t i = 0; then != NULL && i < then->gpus; i++)
+    for (uint32_t i = 0; then != NULL && i < then->n_gpus; i++)
         if (strcmp(then->gpu[i].uuid, uuid) == 0)
             return then->gpu[i];
     return (struct meter_gpu){.uuid = uuid};
@@ -126,12 +126,12 @@ static uint32_t count_containers(const struct meter_copy *copy, const char *uid)
 static struct usage_pod *pod_of(struct usage_report *out, const struct meter_copy *copy,
                                 const char *uid, struct arena *arena)
 {
-    for (uint32_t i = 0; i < out->pods; i++)
+    for (uint32_t i = 0; i < out->n_pods; i++)
         if (text_is(out->pod[i].uid, uid))
             return &out->pod[i];
-    if (out->pods == USAGE_PODS_MAX)
+    if (out->n_pods == USAGE_PODS_MAX)
         return NULL;
-    struct usage_pod *pod = &out->pod[out->pods++];
+    struct usage_pod *pod = &out->pod[out->n_pods++];
     *pod = (struct usage_pod){
         .uid = text_of(uid),
         .container = arena_array(arena, count_containers(copy, uid), sizeof *pod->container)};
@@ -142,40 +142,43 @@ static struct usage_pod *pod_of(struct usage_report *out, const struct meter_cop
 static struct usage_container *container_of(struct usage_pod *pod, const char *name)
 {
     must(pod->container != NULL);
-    for (uint32_t i = 0; i < pod->containers; i++)
+    for (uint32_t i = 0; i < pod->n_containers; i++)
         if (text_is(pod->container[i].name, name))
             return &pod->container[i];
-    return pod->containers < CONTAINERS_MAX ? &pod->container[pod->containers++] : NULL;
+    return pod->n_containers < CONTAINERS_MAX ? &pod->container[pod->n_containers++] : NULL;
 }
 
-static enum usage_over over_of(const struct meter_copy *copy, const struct meter_container *is)
+static enum usage_over over_of(const struct meter_copy *copy,
+                               const struct meter_container *container)
 {
     static const enum usage_over over[] = {[OVER_NOT] = USAGE_OVER_NOT,
                                            [OVER_SEEN] = USAGE_OVER_SEEN,
                                            [OVER_KILLED] = USAGE_OVER_KILLED};
 
-    must((size_t)is->over < ARRAY_LEN(over));
-    return copy->can_report ? over[is->over] : USAGE_OVER_NOT;
+    must((size_t)container->over < ARRAY_LEN(over));
+    return copy->can_report ? over[container->over] : USAGE_OVER_NOT;
 }
 
 void usage_fill_between(const struct meter_copy *then, const struct meter_copy *now,
                         struct arena *arena, struct usage_report *out)
 {
-    out->pods = 0;
+    out->n_pods = 0;
     out->pod = arena_array(arena, USAGE_PODS_MAX, sizeof *out->pod);
     for (uint32_t i = 0; i < now->count; i++) {
-        const struct meter_container *is = &now->container[i];
-        const struct meter_container *was = same_container(then, is->id);
-        struct usage_pod *pod =
-            is->right == RIGHT_SHARE && is->gpus > 0 ? pod_of(out, now, is->uid, arena) : NULL;
-        struct usage_container *container = pod != NULL ? container_of(pod, is->name) : NULL;
+        const struct meter_container *metered = &now->container[i];
+        const struct meter_container *was = same_container(then, metered->id);
+        struct usage_pod *pod = metered->right == RIGHT_SHARE && metered->n_gpus > 0
+                                    ? pod_of(out, now, metered->uid, arena)
+                                    : NULL;
+        struct usage_container *container = pod != NULL ? container_of(pod, metered->name) : NULL;
         if (container == NULL)
             continue;
-        *container = (struct usage_container){.name = text_of(is->name), .over = over_of(now, is)};
-        container->gpu = arena_array(arena, is->gpus, sizeof *container->gpu);
-        for (uint32_t k = 0; k < is->gpus && k < GPUS_PER_NODE_MAX; k++) {
-            const struct meter_gpu before = gpu_then(was, is->gpu[k].uuid);
-            container->gpu[container->gpus++] = gpu_between(&before, &is->gpu[k]);
+        *container =
+            (struct usage_container){.name = text_of(metered->name), .over = over_of(now, metered)};
+        container->gpu = arena_array(arena, metered->n_gpus, sizeof *container->gpu);
+        for (uint32_t k = 0; k < metered->n_gpus && k < GPUS_PER_NODE_MAX; k++) {
+            const struct meter_gpu before = gpu_then(was, metered->gpu[k].uuid);
+            container->gpu[container->n_gpus++] = gpu_between(&before, &metered->gpu[k]);
         }
     }
 }
@@ -200,7 +203,7 @@ bool usage_fill_report(void *user, struct usage_report *out, struct arena *arena
                                                  : USAGE_SECONDS_MAX;
     usage_fill_between(&fill->older->copy, &now->copy, arena, out);
     usage_kills_note(&fill->kills, &now->copy);
-    usage_kills_tell(&fill->kills, out);
+    usage_kills_put(&fill->kills, out);
     mark_free(fill->reported);
     fill->reported = now; /* the report borrows from it until the next report */
     return true;
@@ -214,10 +217,11 @@ bool usage_fill_is_urgent(void *user)
     usage_kills_note(&fill->kills, &now->copy);
     bool urgent = usage_kills_are_news(&fill->kills);
     for (uint32_t i = 0; i < now->copy.count && !urgent; i++) {
-        const struct meter_container *is = &now->copy.container[i];
-        const struct meter_container *told = same_container(&fill->reported->copy, is->id);
-        urgent = over_of(&now->copy, is) >
-                 (told != NULL ? over_of(&fill->reported->copy, told) : USAGE_OVER_NOT);
+        const struct meter_container *container = &now->copy.container[i];
+        const struct meter_container *reported =
+            same_container(&fill->reported->copy, container->id);
+        urgent = over_of(&now->copy, container) >
+                 (reported != NULL ? over_of(&fill->reported->copy, reported) : USAGE_OVER_NOT);
     }
     mark_free(now);
     return urgent;

@@ -42,10 +42,11 @@ void usage_kills_note(struct usage_kills *kills, const struct meter_copy *copy)
         if (kills->kill[i - 1].is_taken && !shows(copy, kills->kill[i - 1].id))
             drop(kills, i - 1);
     for (uint32_t i = 0; i < copy->count && kills->count < USAGE_KILLS_MAX; i++) {
-        const struct meter_container *is = &copy->container[i];
-        if (copy->can_report && is->over == OVER_KILLED && !knows(kills, is->id))
-            kills->kill[kills->count++] = (struct usage_kill){
-                .id = xstrdup(is->id), .uid = xstrdup(is->uid), .name = xstrdup(is->name)};
+        const struct meter_container *container = &copy->container[i];
+        if (copy->can_report && container->over == OVER_KILLED && !knows(kills, container->id))
+            kills->kill[kills->count++] = (struct usage_kill){.id = xstrdup(container->id),
+                                                              .uid = xstrdup(container->uid),
+                                                              .name = xstrdup(container->name)};
     }
 }
 
@@ -57,22 +58,22 @@ bool usage_kills_are_news(const struct usage_kills *kills)
     return false;
 }
 
-static void tell(const struct usage_kill *kill, struct usage_container *container)
+static void put_kill(const struct usage_kill *kill, struct usage_container *container)
 {
     if (container->over == USAGE_OVER_KILLED || !text_is(container->name, kill->name))
         return;
     container->over = USAGE_OVER_KILLED;
-    for (uint32_t i = 0; i < container->gpus; i++)
+    for (uint32_t i = 0; i < container->n_gpus; i++)
         container->gpu[i].peak_mib = USAGE_UNKNOWN;
 }
 
-void usage_kills_tell(const struct usage_kills *kills, const struct usage_report *out)
+void usage_kills_put(const struct usage_kills *kills, const struct usage_report *out)
 {
     for (uint32_t i = 0; i < kills->count; i++)
-        for (uint32_t j = 0; !kills->kill[i].is_taken && j < out->pods; j++)
-            for (uint32_t k = 0; k < out->pod[j].containers; k++)
+        for (uint32_t j = 0; !kills->kill[i].is_taken && j < out->n_pods; j++)
+            for (uint32_t k = 0; k < out->pod[j].n_containers; k++)
                 if (text_is(out->pod[j].uid, kills->kill[i].uid))
-                    tell(&kills->kill[i], &out->pod[j].container[k]);
+                    put_kill(&kills->kill[i], &out->pod[j].container[k]);
 }
 
 void usage_kills_taken(struct usage_kills *kills)

@@ -37,7 +37,7 @@ void usage_kills_note(struct usage_kills *kills, const struct meter_copy *copy);
 /* True if a kill is not reported yet. */
 bool usage_kills_are_news(const struct usage_kills *kills);
 /* Marks the killed containers in a report. Drops the peaks of lives other than the killed one. */
-void usage_kills_tell(const struct usage_kills *kills, const struct usage_report *out);
+void usage_kills_put(const struct usage_kills *kills, const struct usage_report *out);
 /* Marks all kills as reported, after milligpud has accepted a report. */
 void usage_kills_taken(struct usage_kills *kills);
 

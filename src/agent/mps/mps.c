@@ -67,7 +67,7 @@ struct mps {
     struct mutex lock; /* guards label, is_leaving, slots, and the marked fields of a slot */
     enum mps_label label;
     bool is_leaving;
-    uint32_t slots;
+    uint32_t n_slots;
     struct mps_slot slot[GPUS_PER_NODE_MAX];
 };
 
@@ -79,7 +79,7 @@ static void wake(struct mps *mps)
 /* Other threads must hold the lock. */
 static struct mps_slot *slot_of(struct mps *mps, const char *gpu)
 {
-    for (uint32_t i = 0; i < mps->slots; i++)
+    for (uint32_t i = 0; i < mps->n_slots; i++)
         if (strcmp(mps->slot[i].daemon.gpu, gpu) == 0)
             return &mps->slot[i];
     return NULL;
@@ -140,7 +140,7 @@ bool mps_totals(struct mps *mps, uint32_t *out_up, uint32_t *out_all)
         return false;
     mutex_lock(&mps->lock);
     const bool on = mps->label == LABEL_ON;
-    for (uint32_t i = 0; i < mps->slots; i++) {
+    for (uint32_t i = 0; i < mps->n_slots; i++) {
         *out_all += mps->slot[i].is_wanted;
         *out_up += mps->slot[i].is_wanted && mps->slot[i].state == STATE_UP;
     }
@@ -153,7 +153,7 @@ uint32_t mps_daemons(struct mps *mps, struct mps_process out[GPUS_PER_NODE_MAX])
     uint32_t count = 0;
 
     mutex_lock(&mps->lock);
-    for (uint32_t i = 0; i < mps->slots; i++)
+    for (uint32_t i = 0; i < mps->n_slots; i++)
         if (mps->slot[i].runs.pid != 0)
             out[count++] = mps->slot[i].runs;
     mutex_unlock(&mps->lock);
@@ -215,8 +215,8 @@ static void become(struct mps *mps, struct mps_slot *slot, enum state state, con
     slot->since_ms = clock_ms();
 }
 
-static void tell(enum log_level level, const char *what, const struct mps_slot *slot,
-                 const char *why)
+static void log_daemon(enum log_level level, const char *what, const struct mps_slot *slot,
+                       const char *why)
 {
     log_write(level, what, log_str("gpu", slot->daemon.gpu), log_str("why", why));
 }
@@ -231,7 +231,7 @@ static void falls(struct mps *mps, struct mps_slot *slot, const char *why)
     if (slot->wait_ms > AGAIN_MAX_MS)
         slot->wait_ms = AGAIN_MAX_MS;
     if (strcmp(slot->why, why) != 0)
-        tell(LOG_WARN, "no MPS daemon", slot, why);
+        log_daemon(LOG_WARN, "no MPS daemon", slot, why);
     become(mps, slot, STATE_DOWN, why);
     slot->next_ms = clock_ms() + slot->wait_ms;
 }
@@ -296,7 +296,7 @@ static void still_faulty(struct mps *mps, struct mps_slot *slot)
     if (clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms ||
         has_clients(mps, slot->daemon.gpu))
         return;
-    tell(LOG_WARN, "an MPS daemon without clients is ended", slot, "its server takes none");
+    log_daemon(LOG_WARN, "an MPS daemon without clients is ended", slot, "its server takes none");
     mps_daemon_signal(&slot->daemon, SIGKILL);
 }
 
@@ -311,10 +311,10 @@ static void answered(struct mps *mps, struct mps_slot *slot, bool fault)
         return;
     }
     if (fault)
-        tell(LOG_WARN, "an MPS server takes no clients", slot,
-             "one of its clients had a fatal fault: delete the pods that use this GPU");
+        log_daemon(LOG_WARN, "an MPS server takes no clients", slot,
+                   "one of its clients had a fatal fault: delete the pods that use this GPU");
     else
-        tell(LOG_INFO, "an MPS daemon is up", slot, "it answers");
+        log_daemon(LOG_INFO, "an MPS daemon is up", slot, "it answers");
     become(mps, slot, state, "");
 }
 
@@ -329,10 +329,10 @@ static void unanswered(struct mps *mps, struct mps_slot *slot, const char *why)
     if (!was_up && clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms)
         return;
     if (was_up || (serves && slot->state == STATE_STARTING)) {
-        tell(LOG_WARN, "an MPS daemon does not answer", slot, why);
+        log_daemon(LOG_WARN, "an MPS daemon does not answer", slot, why);
         become(mps, slot, STATE_SILENT, why);
     } else if (!serves) {
-        tell(LOG_WARN, "an MPS daemon without clients is ended", slot, why);
+        log_daemon(LOG_WARN, "an MPS daemon without clients is ended", slot, why);
         mps_daemon_signal(&slot->daemon, SIGKILL);
     }
 }
@@ -360,11 +360,11 @@ static void quit(struct mps *mps, struct mps_slot *slot)
 
     strbuf_init(&answer);
     if (slot->state != STATE_QUITTING) {
-        tell(LOG_INFO, "an MPS daemon is told to quit", slot, "it is not needed any more");
+        log_daemon(LOG_INFO, "an MPS daemon is told to quit", slot, "it is not needed any more");
         become(mps, slot, STATE_QUITTING, "");
         slot->signals = 0;
         if (mps_daemon_ask(&slot->daemon, mps->wake, ASK_MS, "quit", &answer, &err) < 0)
-            tell(LOG_WARN, "an MPS daemon gets a signal next", slot, err.text);
+            log_daemon(LOG_WARN, "an MPS daemon gets a signal next", slot, err.text);
     } else {
         mps_daemon_signal(&slot->daemon, slot->signals == 0 ? SIGTERM : SIGKILL);
         slot->signals++;
@@ -375,7 +375,7 @@ static void quit(struct mps *mps, struct mps_slot *slot)
 static void ended(struct mps *mps, struct mps_slot *slot)
 {
     if (slot->state == STATE_QUITTING) {
-        tell(LOG_INFO, "an MPS daemon has quit", slot, "it was told to");
+        log_daemon(LOG_INFO, "an MPS daemon has quit", slot, "it was told to");
         become(mps, slot, STATE_DOWN, "");
         slot->wait_ms = 0;
         slot->next_ms = clock_ms();
@@ -421,7 +421,7 @@ static void add_slot(struct mps *mps, const char *gpu)
     struct mps_slot slot = {.state = STATE_DOWN};
     struct err err;
 
-    if (mps->slots == GPUS_PER_NODE_MAX ||
+    if (mps->n_slots == GPUS_PER_NODE_MAX ||
         mps_daemon_init(&slot.daemon, mps->rules.program, mps->rules.dir, gpu, &err) < 0)
         return; /* mps_start() has checked the length of the folder */
     slot.asked = slot.daemon;
@@ -430,10 +430,10 @@ static void add_slot(struct mps *mps, const char *gpu)
         slot.is_found = true;
         slot.since_ms = clock_ms();
         slot.runs = (struct mps_process){(uint32_t)slot.daemon.pid, slot.daemon.began};
-        tell(LOG_INFO, "an MPS daemon was found, and is kept", &slot, "it runs");
+        log_daemon(LOG_INFO, "an MPS daemon was found, and is kept", &slot, "it runs");
     }
     mutex_lock(&mps->lock);
-    mps->slot[mps->slots++] = slot;
+    mps->slot[mps->n_slots++] = slot;
     mutex_unlock(&mps->lock);
 }
 
@@ -446,7 +446,7 @@ static void choose(struct mps *mps)
     const enum mps_label label = mps->label;
     const bool leaves = mps->is_leaving;
     mutex_unlock(&mps->lock);
-    for (uint32_t i = 0; i < reading->gpus; i++) {
+    for (uint32_t i = 0; i < reading->n_gpus; i++) {
         const struct gpu_state *gpu = &reading->gpu[i];
         if (slot_of(mps, gpu->uuid) == NULL)
             add_slot(mps, gpu->uuid);
@@ -466,7 +466,7 @@ static void count(struct mps *mps)
 {
     int64_t states[3] = {0};
 
-    for (uint32_t i = 0; i < mps->slots; i++) {
+    for (uint32_t i = 0; i < mps->n_slots; i++) {
         const struct mps_slot *slot = &mps->slot[i];
         if (slot->is_wanted || slot->daemon.pidfd >= 0)
             states[slot->state == STATE_UP ? 0 : slot->state == STATE_FAULT ? 1 : 2]++;
@@ -482,9 +482,9 @@ static void rest(struct mps *mps)
     struct pollfd fds[1 + GPUS_PER_NODE_MAX] = {{.fd = mps->wake, .events = POLLIN}};
     eventfd_t calls;
 
-    for (uint32_t i = 0; i < mps->slots; i++)
+    for (uint32_t i = 0; i < mps->n_slots; i++)
         fds[1 + i] = (struct pollfd){.fd = mps->slot[i].daemon.pidfd, .events = POLLIN};
-    (void)poll(fds, 1 + mps->slots, LOOK_MS);
+    (void)poll(fds, 1 + mps->n_slots, LOOK_MS);
     if (fds[0].revents != 0)
         (void)eventfd_read(mps->wake, &calls);
 }
@@ -495,7 +495,7 @@ static void *mps_main(void *user)
 
     while (!atomic_load(&mps->stop)) {
         choose(mps);
-        for (uint32_t i = 0; i < mps->slots && !atomic_load(&mps->stop); i++) {
+        for (uint32_t i = 0; i < mps->n_slots && !atomic_load(&mps->stop); i++) {
             slot_turn(mps, &mps->slot[i]);
             show_process(mps, &mps->slot[i]);
         }
@@ -555,7 +555,7 @@ void mps_stop(struct mps *mps)
     atomic_store(&mps->stop, true);
     wake(mps);
     must(pthread_join(mps->thread, NULL) == 0);
-    for (uint32_t i = 0; i < mps->slots; i++)
+    for (uint32_t i = 0; i < mps->n_slots; i++)
         mps_daemon_leave(&mps->slot[i].daemon);
     (void)close(mps->wake);
     mutex_done(&mps->lock);

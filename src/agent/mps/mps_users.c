@@ -16,7 +16,7 @@ int mps_allow(const struct containers_copy *containers, struct text id, struct e
             facts = &containers->container[i];
     if (facts == NULL || !facts->is_mps)
         return 0;
-    must(facts->gpus == 1); /* a client has one pipe folder, so one GPU */
+    must(facts->n_gpus == 1); /* a client has one pipe folder, so one GPU */
     for (uint32_t i = 0; i < containers->count; i++) {
         const struct container_facts *other = &containers->container[i];
         if (!other->is_mps || other->user == facts->user ||

@@ -72,11 +72,11 @@ struct defrag {
     struct fragments *fragments;
     struct score_cache *cache; /* NULL: not needed by the policy */
     struct spot *spot;
-    uint32_t spots;
+    uint32_t n_spots;
     struct pod_there *pod;
-    uint32_t pods;
+    uint32_t n_pods;
     struct aim *aim;
-    uint32_t aims;
+    uint32_t n_aims;
     uint32_t ranked; /* number of aims that are ranked (the first ones), whose pods may move */
 };
 
@@ -110,7 +110,7 @@ static uint32_t measure(struct defrag *defrag, const struct node *node)
     uint32_t milli[GPUS_PER_NODE_MAX];
     uint32_t sum = 0;
 
-    must(node->gpus > 0);
+    must(node->n_gpus > 0);
     fragments_of_node(defrag->fragments, node, milli);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
         sum += milli[i];
@@ -140,19 +140,19 @@ static void gather_nodes(struct defrag *defrag)
     struct defrag_plan *plan = defrag->plan;
     const struct node *node;
 
-    must(defrag->spots == 0);
+    must(defrag->n_spots == 0);
     defrag->spot = xcalloc(snapshot->nodes, sizeof *defrag->spot);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
         if (node->free_milli == 0 || node->unusable.why != USABLE)
             continue;
-        must(defrag->spots < snapshot->nodes);
-        struct spot *spot = &defrag->spot[defrag->spots++];
+        must(defrag->n_spots < snapshot->nodes);
+        struct spot *spot = &defrag->spot[defrag->n_spots++];
         *spot = (struct spot){node_ref(node), measure(defrag, node)};
         plan->free_milli += node->free_milli;
         plan->fragment_milli += spot->fragment_milli;
     }
     plan->fragment_milli_after = plan->fragment_milli;
-    qsort(defrag->spot, defrag->spots, sizeof *defrag->spot, most_fragments_first);
+    qsort(defrag->spot, defrag->n_spots, sizeof *defrag->spot, most_fragments_first);
 }
 
 /*
@@ -163,15 +163,15 @@ static void replace_node(struct defrag *defrag, uint32_t at, const struct node *
 {
     struct spot *spot = &defrag->spot[at];
 
-    must(at < defrag->spots);
+    must(at < defrag->n_spots);
     must(take_node->name == spot->node->name);
     node_unref(spot->node);
     spot->node = take_node;
     spot->fragment_milli = measure(defrag, take_node);
-    for (uint32_t i = 0; i < defrag->pods; i++)
+    for (uint32_t i = 0; i < defrag->n_pods; i++)
         if (defrag->pod[i].at == at)
             defrag->pod[i].knows_home = false;
-    for (uint32_t i = 0; i < defrag->aims; i++)
+    for (uint32_t i = 0; i < defrag->n_aims; i++)
         defrag->aim[i].knows_tried = false;
 }
 
@@ -246,13 +246,13 @@ static uint32_t find_aim(struct defrag *defrag, const struct request *request)
 {
     uint32_t at = 0;
 
-    must(request->wants > 0);
-    must(defrag->aims <= DEFRAG_REQUESTS_MAX);
-    while (at < defrag->aims && !is_aim(&defrag->aim[at], request))
+    must(request->n_wants > 0);
+    must(defrag->n_aims <= DEFRAG_REQUESTS_MAX);
+    while (at < defrag->n_aims && !is_aim(&defrag->aim[at], request))
         at++;
-    if (at < defrag->aims || at == DEFRAG_REQUESTS_MAX)
+    if (at < defrag->n_aims || at == DEFRAG_REQUESTS_MAX)
         return at;
-    struct aim *aim = &defrag->aim[defrag->aims++];
+    struct aim *aim = &defrag->aim[defrag->n_aims++];
     aim->request = request_clone(request);
     plan_init(&aim->plan, aim->request, defrag->question->snapshot->context);
     return at;
@@ -263,13 +263,13 @@ static bool add_candidate(struct defrag *defrag, uint32_t at, const struct alloc
 {
     const struct defrag_question *question = defrag->question;
 
-    must(at < defrag->spots);
-    must(defrag->pods <= DEFRAG_PODS_MAX);
+    must(at < defrag->n_spots);
+    must(defrag->n_pods <= DEFRAG_PODS_MAX);
     if (!is_candidate(&allocation->facts))
         return true;
     const struct request *request = question->request_of(question->user, allocation);
     /* Whole GPUs of the other resource are not ours to place. */
-    if (request == NULL || request->wants == 0 || request->whole > 0)
+    if (request == NULL || request->n_wants == 0 || request->whole > 0)
         return true;
     struct request asked = *request;
     asked.rules =
@@ -279,11 +279,11 @@ static bool add_candidate(struct defrag *defrag, uint32_t at, const struct alloc
         defrag->plan->left_out = true;
         return true;
     }
-    if (defrag->pods == DEFRAG_PODS_MAX) {
+    if (defrag->n_pods == DEFRAG_PODS_MAX) {
         defrag->plan->left_out = true;
         return false;
     }
-    defrag->pod[defrag->pods++] =
+    defrag->pod[defrag->n_pods++] =
         (struct pod_there){.allocation = allocation, .at = at, .aim = aim};
     return true;
 }
@@ -292,20 +292,20 @@ static void gather_pods(struct defrag *defrag)
 {
     bool more = true;
 
-    must(defrag->pods == 0);
-    must(defrag->aims == 0);
+    must(defrag->n_pods == 0);
+    must(defrag->n_aims == 0);
     defrag->pod = xcalloc(DEFRAG_PODS_MAX, sizeof *defrag->pod);
     defrag->aim = xcalloc(DEFRAG_REQUESTS_MAX, sizeof *defrag->aim);
-    for (uint32_t at = 0; more && at < defrag->spots; at++) {
+    for (uint32_t at = 0; more && at < defrag->n_spots; at++) {
         const struct spot *spot = &defrag->spot[at];
         if (spot->fragment_milli == 0)
             break; /* sorted: all later nodes have none either */
-        for (uint32_t i = 0; more && i < spot->node->allocations; i++)
+        for (uint32_t i = 0; more && i < spot->node->n_allocations; i++)
             more = add_candidate(defrag, at, spot->node->allocation[i]);
     }
-    must(defrag->pods <= DEFRAG_PODS_MAX);
-    must(defrag->aims <= defrag->pods);
-    defrag->plan->pods = defrag->pods;
+    must(defrag->n_pods <= DEFRAG_PODS_MAX);
+    must(defrag->n_aims <= defrag->n_pods);
+    defrag->plan->pods = defrag->n_pods;
 }
 
 /*
@@ -336,7 +336,7 @@ static bool is_in_reserve(const struct aim *aim, const struct node *node)
 static struct policy_question question_about(const struct defrag *defrag, const struct node *node,
                                              uint32_t at)
 {
-    must(at < defrag->spots);
+    must(at < defrag->n_spots);
     must(node->name == defrag->spot[at].node->name);
     return (struct policy_question){
         .context = defrag->question->snapshot->context,
@@ -382,7 +382,7 @@ static void rank_spot(struct defrag *defrag, struct aim *aim, uint32_t at)
     enum reason why = REASON_ROOM;
 
     must(aim->count <= RANKED_MAX);
-    must(at < defrag->spots);
+    must(at < defrag->n_spots);
     if (host_suffices(node, aim->request) && !is_in_reserve(aim, node))
         why = policy_score(&question, &aim->plan, &ranked.rank);
     defrag_spend(defrag, 1 + ranked.rank.steps / STEPS_EACH + ranked.rank.judged);
@@ -394,11 +394,11 @@ static void rank_spot(struct defrag *defrag, struct aim *aim, uint32_t at)
 static void rank_all(struct defrag *defrag, struct aim *aim)
 {
     must(!is_ranked(aim));
-    must(defrag->spots > 0);
+    must(defrag->n_spots > 0);
     policy_begin(defrag->cache, defrag->question->snapshot, aim->request);
     aim->count = 0;
     aim->all = true;
-    for (uint32_t at = 0; at < defrag->spots; at++) {
+    for (uint32_t at = 0; at < defrag->n_spots; at++) {
         if (has_spent(defrag, defrag->question->steps))
             return;
         rank_spot(defrag, aim, at);
@@ -411,11 +411,11 @@ static void rank_aims(struct defrag *defrag)
 {
     uint32_t ranked = 0;
 
-    must(defrag->aims <= DEFRAG_REQUESTS_MAX);
-    while (ranked < defrag->aims && !has_spent(defrag, defrag->question->steps / 2))
+    must(defrag->n_aims <= DEFRAG_REQUESTS_MAX);
+    while (ranked < defrag->n_aims && !has_spent(defrag, defrag->question->steps / 2))
         rank_all(defrag, &defrag->aim[ranked++]);
-    must(ranked <= defrag->aims);
-    defrag->plan->cut_short = ranked < defrag->aims;
+    must(ranked <= defrag->n_aims);
+    defrag->plan->cut_short = ranked < defrag->n_aims;
     defrag->ranked = ranked;
 }
 
@@ -424,7 +424,7 @@ static void rank_again(struct defrag *defrag, struct aim *aim, uint32_t at)
 {
     uint32_t kept = 0;
 
-    must(at < defrag->spots);
+    must(at < defrag->n_spots);
     for (uint32_t i = 0; i < aim->count; i++)
         if (aim->best[i].at != at)
             aim->best[kept++] = aim->best[i];
@@ -444,19 +444,19 @@ static struct allocation *place_on(struct defrag *defrag, struct aim *aim,
     CLEANUP(xfreep) struct share *share = xcalloc(PARTS_MAX, sizeof *share);
     UNSET struct room room;
 
-    must(aim->request->wants > 0);
+    must(aim->request->n_wants > 0);
     room_of(question->node, &room);
     room.is_leaving = room.idle; /* idle by the move only: not counted in the policy context */
     const enum reason why = policy_score_room(question, &aim->plan, &room, out, placement);
     defrag_spend(defrag, 1 + out->steps / STEPS_EACH + out->judged);
     if (why != REASON_NONE)
         return NULL;
-    must(placement->parts > 0 && placement->parts <= PARTS_MAX);
+    must(placement->n_parts > 0 && placement->n_parts <= PARTS_MAX);
     place_shares(placement, aim->request, question->node, share);
     struct allocation_facts facts = pod->facts;
     facts.node = question->node->name;
     facts.node_uid = question->node->uid;
-    facts.shares = placement->parts;
+    facts.n_shares = placement->n_parts;
     facts.share = share;
     return allocation_new(&facts);
 }
@@ -498,7 +498,7 @@ static void look_there(struct defrag *defrag, struct aim *aim, uint32_t at,
     const struct policy_question question = question_about(defrag, spot->node, at);
     struct rank rank;
 
-    must(at < defrag->spots);
+    must(at < defrag->n_spots);
     if (aim->knows_tried && aim->tried == at)
         return;
     struct allocation *there = place_on(defrag, aim, &question, pod, &rank);
@@ -567,7 +567,7 @@ static struct chance best_chance(struct defrag *defrag)
     struct chance best = {.pod = NULL};
 
     must(question->min_gain_milli > 0);
-    for (uint32_t i = 0; i < defrag->pods; i++) {
+    for (uint32_t i = 0; i < defrag->n_pods; i++) {
         struct pod_there *pod = &defrag->pod[i];
         if (pod->moved || pod->aim >= defrag->ranked)
             continue;
@@ -594,7 +594,7 @@ static void change_nodes(struct defrag *defrag, const struct chance *chance,
     const uint32_t from = chance->pod->at;
 
     must(chance->pod->moved);
-    must(defrag->ranked <= defrag->aims);
+    must(defrag->ranked <= defrag->n_aims);
     if (from == chance->to)
         node_unref(take_left);
     else
@@ -610,7 +610,7 @@ static void change_nodes(struct defrag *defrag, const struct chance *chance,
 static void make_move(struct defrag *defrag, const struct chance *chance)
 {
     struct defrag_plan *plan = defrag->plan;
-    struct defrag_move *move = &plan->move[plan->moves++];
+    struct defrag_move *move = &plan->move[plan->n_moves++];
     struct aim *aim = &defrag->aim[chance->pod->aim];
     const struct node *from = defrag->spot[chance->pod->at].node;
     const struct node *left = node_left(from, chance->pod->allocation, aim->request);
@@ -618,7 +618,7 @@ static void make_move(struct defrag *defrag, const struct chance *chance)
     const struct policy_question question = question_about(defrag, onto, chance->to);
     struct rank rank;
 
-    must(plan->moves <= DEFRAG_MOVES_MAX);
+    must(plan->n_moves <= DEFRAG_MOVES_MAX);
     move->from = chance->pod->allocation;
     move->from_node = node_ref(from);
     move->to = place_on(defrag, aim, &question, chance->pod->allocation, &rank);
@@ -638,10 +638,10 @@ static void make_moves(struct defrag *defrag)
     struct defrag_plan *plan = defrag->plan;
     bool more = true;
 
-    must(plan->moves == 0);
+    must(plan->n_moves == 0);
     must(question->moves > 0 && question->moves <= DEFRAG_MOVES_MAX);
     rank_aims(defrag);
-    while (more && plan->moves < question->moves) {
+    while (more && plan->n_moves < question->moves) {
         const struct chance chance = best_chance(defrag);
         const bool spent = has_spent(defrag, question->steps);
         plan->cut_short = plan->cut_short || spent;
@@ -663,11 +663,11 @@ static void count_shapes(struct defrag *defrag, bool after)
 
     must(plan->learned);
     shape_counter_init(counter, defrag->question->snapshot->context->workload);
-    for (uint32_t at = 0; at < defrag->spots; at++)
+    for (uint32_t at = 0; at < defrag->n_spots; at++)
         shape_counter_add(counter, defrag->spot[at].node, count);
-    plan->shapes = counter->shapes;
-    must(plan->shapes <= DEFRAG_SHAPES);
-    for (uint32_t i = 0; i < plan->shapes; i++) {
+    plan->n_shapes = counter->n_shapes;
+    must(plan->n_shapes <= DEFRAG_SHAPES);
+    for (uint32_t i = 0; i < plan->n_shapes; i++) {
         plan->shape[i].class = shape_counter_class(counter, i);
         *(after ? &plan->shape[i].after : &plan->shape[i].before) = count[i];
     }
@@ -677,10 +677,10 @@ static void count_shapes(struct defrag *defrag, bool after)
 static void defrag_done(struct defrag *defrag)
 {
     must(defrag->plan != NULL);
-    must(defrag->pods <= DEFRAG_PODS_MAX);
-    for (uint32_t i = 0; i < defrag->spots; i++)
+    must(defrag->n_pods <= DEFRAG_PODS_MAX);
+    for (uint32_t i = 0; i < defrag->n_spots; i++)
         node_unref(defrag->spot[i].node);
-    for (uint32_t i = 0; i < defrag->aims; i++)
+    for (uint32_t i = 0; i < defrag->n_aims; i++)
         xfree(defrag->aim[i].request);
     xfree(defrag->spot);
     xfree(defrag->pod);
@@ -715,9 +715,9 @@ void defrag_plan_free(struct defrag_plan *plan)
 {
     if (plan == NULL)
         return;
-    must(plan->moves <= DEFRAG_MOVES_MAX);
+    must(plan->n_moves <= DEFRAG_MOVES_MAX);
     must(plan->fragment_milli_after <= plan->fragment_milli);
-    for (uint32_t i = 0; i < plan->moves; i++) {
+    for (uint32_t i = 0; i < plan->n_moves; i++) {
         allocation_unref(plan->move[i].to);
         node_unref(plan->move[i].from_node);
         node_unref(plan->move[i].to_node);

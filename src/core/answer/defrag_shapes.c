@@ -7,17 +7,17 @@
 void shape_counter_init(struct shape_counter *counter, const struct workload *workload)
 {
     must(workload != NULL);
-    counter->shapes = 0;
-    for (uint32_t t = 0; t < workload->n_typical && counter->shapes < DEFRAG_SHAPES; t++)
+    counter->n_shapes = 0;
+    for (uint32_t t = 0; t < workload->n_typical && counter->n_shapes < DEFRAG_SHAPES; t++)
         if (workload->typical[t].parts > 0)
-            counter->shape[counter->shapes++] = &workload->typical[t];
+            counter->shape[counter->n_shapes++] = &workload->typical[t];
     kinds_init(&counter->kinds, workload);
-    must(counter->shapes <= DEFRAG_SHAPES);
+    must(counter->n_shapes <= DEFRAG_SHAPES);
 }
 
 void shape_counter_done(struct shape_counter *counter)
 {
-    must(counter->shapes <= DEFRAG_SHAPES);
+    must(counter->n_shapes <= DEFRAG_SHAPES);
     must(counter->kinds.count <= KINDS_MAX);
     kinds_done(&counter->kinds);
 }
@@ -26,8 +26,8 @@ const struct workload_class *shape_counter_class(const struct shape_counter *cou
 {
     const struct workload *workload = counter->kinds.workload;
 
-    must(at < counter->shapes);
-    must(counter->shape[at]->class < workload->classes);
+    must(at < counter->n_shapes);
+    must(counter->shape[at]->class < workload->n_classes);
     return &workload->class[counter->shape[at]->class];
 }
 
@@ -50,7 +50,7 @@ static uint64_t count_on(const struct remaining *remaining, const struct workloa
     uint64_t all = 0;
 
     must(shape->milli > 0);
-    for (uint32_t i = 0; i < remaining->gpus; i++) {
+    for (uint32_t i = 0; i < remaining->n_gpus; i++) {
         parts[i] = remaining_takes(remaining, i, shape) ? remaining->free[i] / shape->milli : 0;
         all += parts[i];
     }
@@ -61,7 +61,7 @@ static uint64_t count_on(const struct remaining *remaining, const struct workloa
         most = remaining->host.cpu_milli / shape->cpu_milli;
     while (least < most) {
         const uint64_t middle = least + (most - least + 1) / 2;
-        if (have_parts(parts, remaining->gpus, middle, shape->parts))
+        if (have_parts(parts, remaining->n_gpus, middle, shape->parts))
             least = middle;
         else
             most = middle - 1;
@@ -75,10 +75,10 @@ void shape_counter_add(struct shape_counter *counter, const struct node *node,
     UNSET struct room room;
     struct remaining remaining;
 
-    must(counter->shapes <= DEFRAG_SHAPES);
+    must(counter->n_shapes <= DEFRAG_SHAPES);
     room_of(node, &room);
     remaining_of(&room, &counter->kinds, &remaining);
-    must(remaining.gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < counter->shapes; i++)
+    must(remaining.n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < counter->n_shapes; i++)
         count[i] += count_on(&remaining, counter->shape[i]);
 }

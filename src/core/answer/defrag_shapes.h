@@ -15,7 +15,7 @@
 #include "core/rank/policy_internal.h"
 
 struct shape_counter {
-    uint32_t shapes;
+    uint32_t n_shapes;
     const struct workload_typical *shape[DEFRAG_SHAPES];
     struct kinds kinds;
 };

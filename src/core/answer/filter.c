@@ -2,7 +2,7 @@
  * Finds the nodes that fit a request, and orders them: for filter, prioritize, preempt and the view
  * of one pod. Called by webhooks.c and api_pods.c in HTTP threads, on a snapshot that the caller
  * holds and with memory from its arena. Whether a node fits depends on snapshot and request alone;
- * hints (offers) only change the order. A question names up to thousands of nodes, so each costs
+ * offers only change the order. A question names up to thousands of nodes, so each costs
  * one look-up and one judgement, only the best are kept, and only the very best is placed. Parts:
  * offers, judging, ranking, asking, texts for people, refusals.
  */
@@ -86,7 +86,7 @@ static bool room_beside_offers(const struct filter_call *asking, const struct no
         if (!any)
             room_of(node, room);
         any = true;
-        for (uint32_t i = 0; i < room->gpus; i++)
+        for (uint32_t i = 0; i < room->n_gpus; i++)
             if (node->gpu[i].id == offer->gpu)
                 room_take(room, i, offer->milli);
     }
@@ -120,7 +120,7 @@ static enum reason filter_evaluate(struct filter_call *asking, struct candidate 
     count_work(asking, &beside_offers);
     if (!candidate->rank.behind)
         candidate->rank = beside_offers;
-    must(candidate->rank.charge_milli > 0 || asking->plan.request->wants == 0);
+    must(candidate->rank.charge_milli > 0 || asking->plan.request->n_wants == 0);
     return REASON_NONE;
 }
 
@@ -187,24 +187,24 @@ static void filter_consider(struct filter_answer *out, uint32_t most,
                             const struct candidate *candidate)
 {
     must(most > 0);
-    must(out->candidates <= most);
-    if (out->candidates < most) {
-        out->candidate[out->candidates] = *candidate;
-        filter_rise(out->candidate, out->candidates++);
+    must(out->n_candidates <= most);
+    if (out->n_candidates < most) {
+        out->candidate[out->n_candidates] = *candidate;
+        filter_rise(out->candidate, out->n_candidates++);
     } else if (order_cmp(&candidate->rank, &out->candidate[0].rank) < 0) {
         out->candidate[0] = *candidate;
-        filter_sink(out->candidate, out->candidates);
+        filter_sink(out->candidate, out->n_candidates);
     }
 }
 
 /* The second half of a heap sort: moves the worst, at the root, to the end. */
 static void sort_best_first(struct filter_answer *out)
 {
-    for (uint32_t rest = out->candidates; rest > 1; rest--) {
+    for (uint32_t rest = out->n_candidates; rest > 1; rest--) {
         filter_swap(&out->candidate[0], &out->candidate[rest - 1]);
         filter_sink(out->candidate, rest - 1);
     }
-    for (uint32_t i = 1; i < out->candidates; i++)
+    for (uint32_t i = 1; i < out->n_candidates; i++)
         must_debug(order_cmp(&out->candidate[i - 1].rank, &out->candidate[i].rank) < 0);
 }
 
@@ -218,7 +218,7 @@ static void send_for_gpus(const struct score_cache *cache, uint32_t count,
     for (uint32_t i = 0; i < count; i++) {
         if (node[i] == NULL || score_cache_has(cache, node[i], slot[i]))
             continue;
-        for (size_t at = 0; at < node[i]->gpus * sizeof node[i]->gpu[0]; at += CACHE_LINE)
+        for (size_t at = 0; at < node[i]->n_gpus * sizeof node[i]->gpu[0]; at += CACHE_LINE)
             __builtin_prefetch((const char *)node[i]->gpu + at);
     }
 }
@@ -230,11 +230,11 @@ static void send_for_gpus(const struct score_cache *cache, uint32_t count,
 static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
                            const struct node *node[AT_ONCE], uint32_t slot[AT_ONCE])
 {
-    const uint32_t left = question->names - first;
+    const uint32_t left = question->n_names - first;
     const uint32_t count = left < AT_ONCE ? left : AT_ONCE;
     uint32_t hash[AT_ONCE];
 
-    must(first < question->names);
+    must(first < question->n_names);
     for (uint32_t i = 0; i < count; i++)
         hash[i] = question->hash != NULL ? question->hash[first + i]
                                          : text_hash(question->name[first + i]);
@@ -253,13 +253,13 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
 static void ask_all(struct filter_call *asking, struct filter_answer *out)
 {
     const struct filter_question *question = asking->question;
-    const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
-    const uint32_t most = bounded ? question->shortlist : question->names;
+    const bool bounded = question->shortlist > 0 && question->shortlist < question->n_names;
+    const uint32_t most = bounded ? question->shortlist : question->n_names;
     const struct node *node[AT_ONCE];
     uint32_t slot[AT_ONCE];
     uint32_t found = 0;
 
-    for (uint32_t i = 0; i < question->names; i++) {
+    for (uint32_t i = 0; i < question->n_names; i++) {
         if (i == found)
             found += find_nodes(question, i, node, slot);
         UNSET struct candidate candidate; /* its rank is set by filter_evaluate() */
@@ -276,7 +276,7 @@ static void ask_all(struct filter_call *asking, struct filter_answer *out)
         candidate.rank.turn = i; /* a name may be given twice */
         filter_consider(out, most, &candidate);
     }
-    must(out->candidates == (out->fitting < most ? out->fitting : most));
+    must(out->n_candidates == (out->fitting < most ? out->fitting : most));
     sort_best_first(out);
 }
 
@@ -288,15 +288,15 @@ static void ask_held(const struct filter_question *question, struct placement *p
     must(allocation_is_open(out->held));
     const bool disputed = out->held->facts.listed_unbound;
     out->verdict = disputed ? FILTER_LISTED_UNBOUND : FILTER_HELD_ELSEWHERE;
-    for (uint32_t i = 0; i < question->names; i++) {
+    for (uint32_t i = 0; i < question->n_names; i++) {
         out->cause[i].why = REASON_ELSEWHERE;
-        if (disputed || out->candidates > 0 ||
+        if (disputed || out->n_candidates > 0 ||
             !text_eq(question->name[i], atom_text(out->held->facts.node)))
             continue;
         out->verdict = FILTER_RESERVED;
         out->cause[i].why = REASON_NONE;
         out->fitting = 1;
-        out->candidates = 1;
+        out->n_candidates = 1;
         out->candidate[0] = (struct candidate){
             .name = i,
             .slot = SNAPSHOT_NO_SLOT, /* nothing is judged */
@@ -314,14 +314,14 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
                 struct filter_answer *out)
 {
     UNSET struct filter_call asking;
-    const bool bounded = question->shortlist > 0 && question->shortlist < question->names;
+    const bool bounded = question->shortlist > 0 && question->shortlist < question->n_names;
     struct placement *placement = arena_alloc(arena, sizeof *placement);
 
     must(question->snapshot != NULL);
-    must(question->names == 0 || question->name != NULL);
+    must(question->n_names == 0 || question->name != NULL);
     *out = (struct filter_answer){
-        .cause = arena_array(arena, question->names, sizeof *out->cause),
-        .candidate = arena_array(arena, bounded ? question->shortlist : question->names,
+        .cause = arena_array(arena, question->n_names, sizeof *out->cause),
+        .candidate = arena_array(arena, bounded ? question->shortlist : question->n_names,
                                  sizeof *out->candidate),
         .held = question->uid.len > 0 ? snapshot_open(question->snapshot, question->uid) : NULL,
     };
@@ -335,14 +335,14 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
         (struct policy_question){.context = question->snapshot->context, .cache = question->cache};
     asking.steps = 0;
     /* The search for several containers is paid in advance for each name. */
-    asking.work = question->request->wants > 1 ? (uint64_t)question->names * SEARCH_WORK : 0;
+    asking.work = question->request->n_wants > 1 ? (uint64_t)question->n_names * SEARCH_WORK : 0;
     policy_begin(question->cache, question->snapshot, question->request);
     plan_init(&asking.plan, question->request, question->snapshot->context);
     plan_remember(&asking.plan, arena);
     index_offers(question, arena, &asking.index);
     ask_all(&asking, out);
     out->steps = asking.steps;
-    out->verdict = out->candidates > 0 ? FILTER_FITS : FILTER_NONE;
+    out->verdict = out->n_candidates > 0 ? FILTER_FITS : FILTER_NONE;
     if (out->verdict == FILTER_NONE)
         return;
     filter_place(&asking, &out->candidate[0], placement);
@@ -353,15 +353,15 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
     struct filter_question all = *question;
     struct filter_answer answer;
 
-    must(question->names == 0 || score != NULL);
+    must(question->n_names == 0 || score != NULL);
     /* kube-scheduler expects a score for each name. */
     all.shortlist = 0;
     filter_ask(&all, arena, &answer);
-    must(answer.candidates == answer.fitting);
-    for (uint32_t i = 0; i < question->names; i++)
+    must(answer.n_candidates == answer.fitting);
+    for (uint32_t i = 0; i < question->n_names; i++)
         score[i] = 0;
-    for (uint32_t i = 0; i < answer.candidates; i++) {
-        const uint64_t behind = i > 0 ? (uint64_t)(i - 1) * 10 / (answer.candidates - 1) : 0;
+    for (uint32_t i = 0; i < answer.n_candidates; i++) {
+        const uint64_t behind = i > 0 ? (uint64_t)(i - 1) * 10 / (answer.n_candidates - 1) : 0;
         must(behind <= 9);
         score[answer.candidate[i].name] = (uint8_t)(i == 0 ? 10 : 9 - behind);
     }
@@ -380,7 +380,7 @@ enum reason preempt_ask(const struct policy_context *context, const struct node 
         return held->facts.node == node->name && !held->facts.listed_unbound ? REASON_NONE
                                                                              : REASON_ELSEWHERE;
     room_without(node, victims, count, &room);
-    must(room.gpus <= GPUS_PER_NODE_MAX);
+    must(room.n_gpus <= GPUS_PER_NODE_MAX);
     plan_init(&plan, request, context);
     return place_evaluate(&plan, &room, &rank);
 }
@@ -488,11 +488,11 @@ void filter_refusals(const struct filter_question *question, const struct filter
     if (answer->verdict != FILTER_NONE)
         return;
     must(answer->fitting == 0);
-    must(question->names == 0 || answer->cause != NULL);
+    must(question->n_names == 0 || answer->cause != NULL);
     texts->question = question;
     /* In a large cluster, one entry per node would repeat one sentence for megabytes. */
-    const bool each = question->names <= names_max;
-    for (uint32_t i = 0; i < question->names; i++) {
+    const bool each = question->n_names <= names_max;
+    for (uint32_t i = 0; i < question->n_names; i++) {
         const uint32_t at = text_at(answer, i);
         if (each) {
             emit(user, question->name[i], text_for(texts, at));

@@ -14,9 +14,9 @@
 void moment_add(struct moment *moment, const struct room *room, enum unusable unusable,
                 const struct request *request)
 {
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     must(request_asks(request));
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         if (!request_takes_model(request, atom_text(gpu->model)))
             continue;
@@ -82,11 +82,11 @@ struct best_fit {
  */
 static void empty_room(struct room *room)
 {
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    room->closed = room->gpus == 0 ? REASON_NO_GPU : REASON_NONE;
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
+    room->closed = room->n_gpus == 0 ? REASON_NO_GPU : REASON_NONE;
     room->shared = false;
     room->idle = false; /* a host does not stay reserved */
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         struct gpu_room *gpu = &room->gpu[i];
         gpu->free_milli = gpu->milli;
         gpu->free_mib = gpu->mib;
@@ -99,8 +99,8 @@ static uint32_t smallest_part(const struct request *request)
 {
     uint32_t least = GPU_MILLI;
 
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++)
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++)
         least = request->want[i].milli < least ? request->want[i].milli : least;
     must(least > 0);
     return least;
@@ -114,8 +114,8 @@ static void best_fit_add_gpus(struct best_fit *best_fit, const struct room *room
     const bool raises = plan_raises(plan);
     uint32_t gpus = 0;
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         if (!request_takes_model(request, atom_text(gpu->model)))
             continue;
@@ -157,10 +157,10 @@ static uint32_t most_parts(const struct request *request)
 {
     uint32_t most = 0;
 
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++)
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++)
         most = request->want[i].parts > most ? request->want[i].parts : most;
-    must(most > 0 || request->wants == 0);
+    must(most > 0 || request->n_wants == 0);
     return most;
 }
 
@@ -218,9 +218,9 @@ static bool is_same_bar(const struct unschedulable_bar *bar, enum unusable why, 
 static struct unschedulable_bar *find_bar(struct unschedulable *unschedulable, enum unusable why,
                                           const char *taint)
 {
-    must(unschedulable->bars <= ARRAY_LEN(unschedulable->bar));
+    must(unschedulable->n_bars <= ARRAY_LEN(unschedulable->bar));
     must(why != USABLE && why < UNUSABLES);
-    for (uint32_t i = 0; i < unschedulable->bars; i++)
+    for (uint32_t i = 0; i < unschedulable->n_bars; i++)
         if (is_same_bar(&unschedulable->bar[i], why, taint))
             return &unschedulable->bar[i];
     return NULL;
@@ -234,17 +234,17 @@ static void unschedulable_add_bar(struct unschedulable *unschedulable, const str
     struct unschedulable_bar *bar = find_bar(unschedulable, cause->why, taint);
 
     must(cause->why != USABLE);
-    if (bar == NULL && unschedulable->bars >= UNSCHEDULABLE_BARS_MAX) {
+    if (bar == NULL && unschedulable->n_bars >= UNSCHEDULABLE_BARS_MAX) {
         taint = NULL;
         bar = find_bar(unschedulable, cause->why, NULL);
     }
     if (bar == NULL) {
-        bar = &unschedulable->bar[unschedulable->bars++];
+        bar = &unschedulable->bar[unschedulable->n_bars++];
         *bar = (struct unschedulable_bar){.why = cause->why, .taint = taint};
     }
     if (bar->nodes++ < UNSCHEDULABLE_NAMES_MAX)
-        bar->name[bar->names++] = node->name;
-    must(unschedulable->bars <= ARRAY_LEN(unschedulable->bar));
+        bar->name[bar->n_names++] = node->name;
+    must(unschedulable->n_bars <= ARRAY_LEN(unschedulable->bar));
 }
 
 static int most_nodes_first(const void *a, const void *b)
@@ -267,10 +267,10 @@ uint32_t unschedulable_barred(const struct unschedulable *unschedulable)
 {
     uint32_t nodes = 0;
 
-    must(unschedulable->bars <= ARRAY_LEN(unschedulable->bar));
-    for (uint32_t i = 0; i < unschedulable->bars; i++)
+    must(unschedulable->n_bars <= ARRAY_LEN(unschedulable->bar));
+    for (uint32_t i = 0; i < unschedulable->n_bars; i++)
         nodes += unschedulable->bar[i].nodes;
-    must(nodes >= unschedulable->bars);
+    must(nodes >= unschedulable->n_bars);
     return nodes;
 }
 
@@ -312,7 +312,7 @@ void unschedulable_of(const struct snapshot *snapshot,
         best_fit.fits = best_fit.fits || why == REASON_NONE;
         best_fit_add(&best_fit, &plan, node);
     }
-    qsort(out->bar, out->bars, sizeof *out->bar, most_nodes_first);
+    qsort(out->bar, out->n_bars, sizeof *out->bar, most_nodes_first);
     out->never = !best_fit.fits;
     if (!out->never)
         return;

@@ -19,15 +19,15 @@ struct near_model {
 /* State of a walk over all GPUs. Models are interned: equal pointers are equal names. */
 struct model_search {
     const struct request *request;
-    uint32_t models;
+    uint32_t n_models;
     struct near_model model[COMPARED_MAX];
 };
 
 static bool seen_before(const struct model_search *search, const struct atom *model)
 {
     must(model != NULL);
-    must(search->models <= COMPARED_MAX);
-    for (uint32_t i = 0; i < search->models; i++)
+    must(search->n_models <= COMPARED_MAX);
+    for (uint32_t i = 0; i < search->n_models; i++)
         if (search->model[i].model == model)
             return true;
     return false;
@@ -40,9 +40,9 @@ static size_t distance_to(const struct request *request, const struct atom *mode
     const struct text bare = model_bare(atom_text(model), buf);
     size_t least = SIZE_MAX;
 
-    must(request->models > 0);
+    must(request->n_models > 0);
     must(model->len <= MODEL_BYTES_MAX);
-    for (uint32_t i = 0; i < request->models; i++) {
+    for (uint32_t i = 0; i < request->n_models; i++) {
         const size_t distance = model_distance(text_of(request->model[i]), bare);
         least = distance < least ? distance : least;
     }
@@ -53,14 +53,14 @@ static size_t distance_to(const struct request *request, const struct atom *mode
 /* False: the request accepts this model. */
 static bool add_model(struct model_search *search, const struct atom *model)
 {
-    must(search->request->models > 0);
-    must(search->models <= COMPARED_MAX);
+    must(search->request->n_models > 0);
+    must(search->n_models <= COMPARED_MAX);
     if (seen_before(search, model))
         return true;
     if (request_takes_model(search->request, atom_text(model)))
         return false;
-    if (model->len > 0 && model->len <= MODEL_BYTES_MAX && search->models < COMPARED_MAX)
-        search->model[search->models++] =
+    if (model->len > 0 && model->len <= MODEL_BYTES_MAX && search->n_models < COMPARED_MAX)
+        search->model[search->n_models++] =
             (struct near_model){model, distance_to(search->request, model)};
     return true;
 }
@@ -81,10 +81,10 @@ static bool add_all_models(struct model_search *search, const struct snapshot *s
 {
     const struct node *node;
 
-    must(search->models == 0);
+    must(search->n_models == 0);
     must(snapshot != NULL);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus && !node->gone; i++)
+        for (uint32_t i = 0; i < node->n_gpus && !node->gone; i++)
             if (!add_model(search, node->gpu[i].model))
                 return false;
     return true;
@@ -100,15 +100,15 @@ void unschedulable_missing_model(const struct snapshot *snapshot, const struct r
     must(request_asks(request));
     out[0] = '\0';
     strbuf_init(&text);
-    if (request->models == 0 || !add_all_models(&search, snapshot))
+    if (request->n_models == 0 || !add_all_models(&search, snapshot))
         return;
-    qsort(search.model, search.models, sizeof *search.model, nearest_first);
+    qsort(search.model, search.n_models, sizeof *search.model, nearest_first);
     strbuf_str(&text, "no node has a GPU of model ");
     request_add_models(&text, request);
     request_add_comma_hint(&text, request);
-    if (search.models > 0)
-        strbuf_str(&text, search.models == 1 ? "; the nearest is " : "; the nearest are ");
-    for (uint32_t i = 0; i < search.models && i < NEAREST_MAX; i++)
+    if (search.n_models > 0)
+        strbuf_str(&text, search.n_models == 1 ? "; the nearest is " : "; the nearest are ");
+    for (uint32_t i = 0; i < search.n_models && i < NEAREST_MAX; i++)
         strbuf_printf(&text, "%s%s", i > 0 ? ", " : "", search.model[i].model->text);
     must(text.len > 0);
     text_clip((struct text){text.data, text.len}, out, bytes);
@@ -143,7 +143,7 @@ void cluster_models(const struct snapshot *snapshot, struct cluster_models *out)
     must(out != NULL);
     out->count = 0;
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus && !node->gone; i++)
+        for (uint32_t i = 0; i < node->n_gpus && !node->gone; i++)
             if (node->gpu[i].model != last) {
                 last = node->gpu[i].model;
                 collect_model(out, last);

@@ -10,8 +10,8 @@ static uint32_t models_of(const struct node *node, const struct atom **model)
 {
     uint32_t models = 0;
 
-    must(node->gpus == 0 || node->gpu != NULL);
-    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++)
+    must(node->n_gpus == 0 || node->gpu != NULL);
+    for (uint32_t i = 0; i < node->n_gpus && i < GPUS_PER_NODE_MAX; i++)
         if (models == 0 || model[models - 1] != node->gpu[i].model)
             model[models++] = node->gpu[i].model;
     must(models <= GPUS_PER_NODE_MAX);
@@ -34,7 +34,7 @@ static void match_cluster(const struct snapshot *snapshot, const struct rule *ru
 void cluster_unmatched_rules(const struct snapshot *snapshot, struct strbuf *out)
 {
     const struct rulebook *book = snapshot->context != NULL ? snapshot->context->rulebook : NULL;
-    const uint32_t rules = book != NULL && snapshot->nodes > 0 ? book->rules : 0;
+    const uint32_t rules = book != NULL && snapshot->nodes > 0 ? book->n_rules : 0;
 
     must(rules <= RULES_MAX);
     must(rules == 0 || book != NULL);

@@ -166,8 +166,8 @@ static const char *nearest_container(const struct pod *pod, struct text name)
     const char *best = NULL;
     size_t least = TEXT_FAR;
 
-    must(pod->containers == 0 || pod->container != NULL);
-    for (uint32_t i = 0; i < pod->containers && i < CONTAINERS_MAX; i++) {
+    must(pod->n_containers == 0 || pod->container != NULL);
+    for (uint32_t i = 0; i < pod->n_containers && i < CONTAINERS_MAX; i++) {
         const struct pod_container *container = &pod->container[i];
         if (container->amount == NULL || strlen(container->name) > TEXT_DISTANCE_MAX)
             continue;
@@ -226,15 +226,15 @@ static void add_odd_key(struct strbuf *buf, const struct pod *pod, struct text t
 
 static bool advise_on_annotations(const struct pod *pod, struct strbuf *buf)
 {
-    must(pod->odd_keys <= ODD_KEYS_MAX);
+    must(pod->n_odd_keys <= ODD_KEYS_MAX);
     must(buf->len == 0);
 
-    for (uint32_t i = 0; i < pod->odd_keys; i++) {
+    for (uint32_t i = 0; i < pod->n_odd_keys; i++) {
         if (i > 0)
             strbuf_str(buf, "; ");
         add_odd_key(buf, pod, text_of(pod->odd_key[i]));
     }
-    return pod->odd_keys > 0;
+    return pod->n_odd_keys > 0;
 }
 
 /* "container web: nvidia.com/vgpu: 1 is 1 thousandth of a GPU; ...", for the first one only. */
@@ -243,7 +243,7 @@ static bool advise_on_tiny(const struct pod *pod, const char *resource, struct s
     must(resource != NULL);
     must(buf->len == 0);
 
-    for (uint32_t i = 0; i < pod->containers; i++) {
+    for (uint32_t i = 0; i < pod->n_containers; i++) {
         const struct pod_container *container = &pod->container[i];
         const struct text written = text_of(container->amount);
         int64_t amount = 0;

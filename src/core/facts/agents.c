@@ -31,7 +31,7 @@ struct agent_entry {
     bool changed;  /* not stored yet: in agents.changed */
     uint64_t list; /* number of the list of Nodes in or after which it was last shown */
     struct agent_pod *pod;
-    size_t pods;
+    size_t n_pods;
     size_t capacity;
 };
 
@@ -86,7 +86,7 @@ struct agents *agents_new(const struct agents_rules *rules)
 static void agent_entry_free(struct agent_entry *entry)
 {
     must(entry->node != NULL);
-    for (size_t i = 0; i < entry->pods; i++)
+    for (size_t i = 0; i < entry->n_pods; i++)
         xfree(entry->pod[i].uid);
     xfree(entry->pod);
     xfree(entry->claim);
@@ -117,7 +117,7 @@ static void agent_entry_assert_valid(const struct agent_entry *entry)
     must(!entry->leaving || entry->named);
     must(entry->claim == NULL || entry->named);
     must(entry->claim == NULL || entry->claim[0] != '\0');
-    must(entry->pods <= entry->capacity);
+    must(entry->n_pods <= entry->capacity);
     must(entry->capacity == 0 || entry->pod != NULL);
 }
 
@@ -139,7 +139,7 @@ static struct agent_entry *agents_get(struct agents *agents, const char *node)
     entry->node = xstrdup(node);
     entry->uid = xstrdup("");
     (void)map_put(&agents->entries, text_of(entry->node), entry);
-    must(entry->pods == 0);
+    must(entry->n_pods == 0);
     return entry;
 }
 
@@ -147,7 +147,7 @@ static struct agent_entry *agents_get(struct agents *agents, const char *node)
 static bool agent_entry_is_empty(const struct agent_entry *entry)
 {
     agent_entry_assert_valid(entry);
-    return !entry->selected && !entry->named && entry->pods == 0 && !entry->named_gpus &&
+    return !entry->selected && !entry->named && entry->n_pods == 0 && !entry->named_gpus &&
            !entry->vouched && !entry->changed;
 }
 
@@ -209,10 +209,10 @@ static size_t n_serving(const struct agent_entry *entry)
 {
     size_t count = 0;
 
-    must(entry->pods == 0 || entry->pod != NULL);
-    for (size_t i = 0; i < entry->pods; i++)
+    must(entry->n_pods == 0 || entry->pod != NULL);
+    for (size_t i = 0; i < entry->n_pods; i++)
         count += entry->pod[i].serves;
-    must(count <= entry->pods);
+    must(count <= entry->n_pods);
     return count;
 }
 
@@ -220,7 +220,7 @@ static struct agent_pod *find_pod(const struct agent_entry *entry, struct text u
 {
     must(uid.len > 0);
     must(uid.at != NULL);
-    for (size_t i = 0; i < entry->pods; i++)
+    for (size_t i = 0; i < entry->n_pods; i++)
         if (text_is(uid, entry->pod[i].uid))
             return &entry->pod[i];
     return NULL;
@@ -303,9 +303,9 @@ static void remember_verdict(struct agents *agents, struct agent_entry *entry)
 
 static bool agents_is_selected(const struct agents *agents, const struct node_facts *facts)
 {
-    must(facts->labels == 0 || facts->label != NULL);
+    must(facts->n_labels == 0 || facts->label != NULL);
     must(agents->rules.key.at != NULL);
-    for (uint32_t i = 0; i < facts->labels && agents->rules.key.len > 0; i++)
+    for (uint32_t i = 0; i < facts->n_labels && agents->rules.key.len > 0; i++)
         if (text_is(agents->rules.key, facts->label[i].key) &&
             text_is(agents->rules.value, facts->label[i].value))
             return true;
@@ -348,7 +348,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
 {
     const char *uid = facts->uid != NULL ? facts->uid : "";
     must(facts->name[0] != '\0');
-    must(facts->gpus == 0 || facts->has_gpus);
+    must(facts->n_gpus == 0 || facts->has_gpus);
 
     struct agent_entry *entry = agents_get(agents, facts->name);
     entry->list = agents->list;
@@ -359,7 +359,7 @@ bool agents_see_node(struct agents *agents, const struct node_facts *facts)
     agents_replace(&entry->uid, uid);
     if (agent_is_uninstalled(facts))
         agents_set_memory(agents, entry, false, false);
-    else if (entry->named && facts->has_gpus && facts->gpus > 0)
+    else if (entry->named && facts->has_gpus && facts->n_gpus > 0)
         agents_set_memory(agents, entry, true, entry->vouched);
     remember_verdict(agents, entry);
     const bool first = see_any(agents, entry->named);
@@ -428,12 +428,12 @@ bool agents_see_pod(struct agents *agents, const struct pod *pod)
     struct agent_entry *entry = agents_get(agents, pod->node);
     struct agent_pod *known = find_pod(entry, text_of(pod->uid));
     if (known == NULL) {
-        entry->pod = xgrow(entry->pod, entry->pods, &entry->capacity, sizeof *entry->pod);
-        known = &entry->pod[entry->pods++];
+        entry->pod = xgrow(entry->pod, entry->n_pods, &entry->capacity, sizeof *entry->pod);
+        known = &entry->pod[entry->n_pods++];
         *known = (struct agent_pod){.uid = xstrdup(pod->uid)};
     }
     known->serves = pod->is_ready && pod->terminating_ms == 0;
-    must(entry->pods > 0 && entry->pods <= entry->capacity);
+    must(entry->n_pods > 0 && entry->n_pods <= entry->capacity);
     must(known->uid[0] != '\0');
     remember_verdict(agents, entry);
     return see_any(agents, true);
@@ -446,10 +446,10 @@ bool agents_pod_gone(struct agents *agents, struct text node, struct text uid)
 
     if (pod == NULL)
         return false;
-    must(entry->pods > 0);
+    must(entry->n_pods > 0);
     must(text_is(uid, pod->uid));
     xfree(pod->uid);
-    *pod = entry->pod[--entry->pods];
+    *pod = entry->pod[--entry->n_pods];
     remember_verdict(agents, entry); /* one of two agents may remain */
     drop_if_empty(agents, entry);
     return true;
@@ -478,7 +478,7 @@ void agents_remember(struct agents *agents, const struct agent_memory *memory)
     struct agent_entry *entry = agents_get(agents, memory->node);
 
     must(memory->named_gpus || memory->vouched);
-    must(entry->pods == 0 && !entry->named);
+    must(entry->n_pods == 0 && !entry->named);
     agents_replace(&entry->uid, memory->uid);
     entry->named_gpus = memory->named_gpus;
     entry->vouched = memory->vouched;

@@ -38,7 +38,7 @@ static void leave_out(struct inventory_reading *reading, enum inventory_problem 
 {
     must(problem != PROBLEM_NONE);
     must(reading->out->problem == PROBLEM_NONE); /* the first error ends the parse */
-    must(reading->out->gpus == 0 && reading->out->gpu == NULL);
+    must(reading->out->n_gpus == 0 && reading->out->gpu == NULL);
     must(buf->len > 0);
 
     reading->out->problem = problem;
@@ -82,7 +82,7 @@ static bool parse_whole(const char *text, uint64_t *out)
 /* An agent reports MIG for each GPU, and labels only for the whole node. */
 static bool agent_names_gpus(const struct node_facts *facts)
 {
-    must(facts->gpus == 0 || facts->gpu != NULL);
+    must(facts->n_gpus == 0 || facts->gpu != NULL);
     must(facts->name != NULL);
     return facts->agent && (facts->has_gpus || facts->gpus_error != NULL);
 }
@@ -138,7 +138,7 @@ static bool leave_out_given_away(struct inventory_reading *reading)
 static bool leave_out_limit(struct inventory_reading *reading, const char *field, uint64_t gpus)
 {
     must(field != NULL);
-    must(reading->out->gpus == 0);
+    must(reading->out->n_gpus == 0);
     if (gpus <= GPUS_PER_NODE_MAX)
         return false;
 
@@ -187,7 +187,7 @@ static void inventory_make_up(struct inventory_reading *reading, uint32_t whole,
                               uint32_t last_milli)
 {
     struct inventory *out = reading->out;
-    must(out->gpus == 0);
+    must(out->n_gpus == 0);
     must(last_milli < GPU_MILLI);
     must(whole + (last_milli > 0) <= GPUS_PER_NODE_MAX);
 
@@ -195,9 +195,9 @@ static void inventory_make_up(struct inventory_reading *reading, uint32_t whole,
     if (!parse_whole(reading->facts->label_memory, &mib) || mib > UINT32_MAX)
         mib = 0;
     const char *model = inventory_model_of(reading->arena, reading->facts->label_product);
-    out->gpus = whole + (last_milli > 0);
-    out->gpu = arena_array(reading->arena, out->gpus, sizeof *out->gpu);
-    for (uint32_t i = 0; i < out->gpus; i++)
+    out->n_gpus = whole + (last_milli > 0);
+    out->gpu = arena_array(reading->arena, out->n_gpus, sizeof *out->gpu);
+    for (uint32_t i = 0; i < out->n_gpus; i++)
         out->gpu[i] = (struct gpu_facts){.id = made_up_id(reading, i),
                                          .model = model,
                                          .index = i,
@@ -212,7 +212,7 @@ static bool leave_out_entry(struct inventory_reading *reading, uint32_t entry, c
 {
     struct strbuf buf;
     must(what != NULL);
-    must(entry < reading->facts->gpus);
+    must(entry < reading->facts->n_gpus);
     strbuf_init(&buf);
     strbuf_printf(&buf, "annotation milligpu.io/gpus: [%u].%s", entry, what);
     leave_out(reading, PROBLEM_ANNOTATION, &buf);
@@ -249,7 +249,7 @@ static bool id_suits_index(const struct inventory_reading *reading, const struct
 static bool check_entry(struct inventory_reading *reading, uint32_t entry)
 {
     const struct gpu_facts *gpu = &reading->facts->gpu[entry];
-    must(entry < reading->facts->gpus);
+    must(entry < reading->facts->n_gpus);
     static_assert(GPU_ID_BYTES_MAX == 288 && MODEL_BYTES_MAX == 128 && GPU_MILLI == 1000 &&
                       INDEX_MAX == 65535 && NUMA_MAX == 32767,
                   "the texts below say these numbers");
@@ -275,7 +275,7 @@ static bool check_entry(struct inventory_reading *reading, uint32_t entry)
 static bool inventory_check_distinct(struct inventory_reading *reading, uint32_t entry)
 {
     const struct gpu_facts *gpu = reading->facts->gpu;
-    must(entry < reading->facts->gpus);
+    must(entry < reading->facts->n_gpus);
     must(gpu[entry].id != NULL);
 
     for (uint32_t i = 0; i < entry; i++) {
@@ -400,7 +400,7 @@ static void inventory_copy_entry(const struct inventory_reading *reading,
     gpu->ill = gpu->healthy ? NULL : read_illness(reading, given);
     gpu->cordoned = false; /* set later by check_cordon() */
     gpu->peers = 0;        /* set later by check_nvlink(), from the facts */
-    gpu->nvlinks = 0;
+    gpu->n_nvlinks = 0;
     gpu->nvlink = NULL;
 }
 
@@ -409,20 +409,20 @@ static void inventory_take_annotation(struct inventory_reading *reading)
 {
     const struct node_facts *facts = reading->facts;
     struct inventory *out = reading->out;
-    must(facts->gpus == 0 || facts->gpu != NULL);
+    must(facts->n_gpus == 0 || facts->gpu != NULL);
 
     out->source = SOURCE_ANNOTATION;
-    if (leave_out_limit(reading, "annotation milligpu.io/gpus", facts->gpus))
+    if (leave_out_limit(reading, "annotation milligpu.io/gpus", facts->n_gpus))
         return;
-    for (uint32_t i = 0; i < facts->gpus; i++)
+    for (uint32_t i = 0; i < facts->n_gpus; i++)
         if (!check_entry(reading, i) || !inventory_check_distinct(reading, i))
             return;
-    out->gpus = facts->gpus;
-    out->gpu = arena_array(reading->arena, out->gpus, sizeof *out->gpu);
-    for (uint32_t i = 0; i < out->gpus; i++)
+    out->n_gpus = facts->n_gpus;
+    out->gpu = arena_array(reading->arena, out->n_gpus, sizeof *out->gpu);
+    for (uint32_t i = 0; i < out->n_gpus; i++)
         inventory_copy_entry(reading, &facts->gpu[i], &out->gpu[i]);
-    qsort(out->gpu, out->gpus, sizeof *out->gpu, inventory_by_index);
-    must(out->gpus < 2 || out->gpu[0].index < out->gpu[1].index);
+    qsort(out->gpu, out->n_gpus, sizeof *out->gpu, inventory_by_index);
+    must(out->n_gpus < 2 || out->gpu[0].index < out->gpu[1].index);
 }
 
 static void take_label(struct inventory_reading *reading, uint64_t count)
@@ -543,9 +543,9 @@ static void take_source(struct inventory_reading *reading)
 static void take_back(struct inventory_reading *reading, enum inventory_problem problem,
                       struct strbuf *buf)
 {
-    must(reading->out->gpus <= GPUS_PER_NODE_MAX);
+    must(reading->out->n_gpus <= GPUS_PER_NODE_MAX);
     must(buf->len > 0);
-    reading->out->gpus = 0;
+    reading->out->n_gpus = 0;
     reading->out->gpu = NULL;
     leave_out(reading, problem, buf);
 }
@@ -580,8 +580,8 @@ static void check_units(struct inventory_reading *reading, const struct whole *w
     const bool counted = parse_whole(reading->facts->label_count, &known);
 
     must(out->problem == PROBLEM_NONE);
-    known = known < out->gpus ? out->gpus : known;
-    if ((!counted && out->gpus == 0) || whole->units <= known)
+    known = known < out->n_gpus ? out->n_gpus : known;
+    if ((!counted && out->n_gpus == 0) || whole->units <= known)
         return;
     struct strbuf buf;
     strbuf_init(&buf);
@@ -595,9 +595,9 @@ static void check_units(struct inventory_reading *reading, const struct whole *w
 /* Has it labels or an annotation that only nodes with GPUs have? */
 static bool has_gpu_labels(const struct node_facts *facts)
 {
-    must(facts->labels == 0 || facts->label != NULL);
+    must(facts->n_labels == 0 || facts->label != NULL);
     must(facts->name != NULL);
-    for (uint32_t i = 0; i < facts->labels; i++)
+    for (uint32_t i = 0; i < facts->n_labels; i++)
         if (strcmp(facts->label[i].key, "nvidia.com/gpu.present") == 0 &&
             strcmp(facts->label[i].value, "true") == 0)
             return true;
@@ -612,7 +612,7 @@ static void check_no_source(struct inventory_reading *reading, const struct whol
     const bool named = out->source != SOURCE_NONE;
 
     must(out->problem == PROBLEM_NONE);
-    if (out->gpus > 0 || (whole->units == 0 && (named || !has_gpu_labels(facts))))
+    if (out->n_gpus > 0 || (whole->units == 0 && (named || !has_gpu_labels(facts))))
         return;
     struct strbuf buf;
     strbuf_init(&buf);
@@ -653,10 +653,10 @@ static uint32_t count_healthy(const struct inventory *inventory)
 {
     uint32_t healthy = 0;
 
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         healthy += inventory->gpu[i].healthy;
-    must(healthy <= inventory->gpus);
+    must(healthy <= inventory->n_gpus);
     return healthy;
 }
 
@@ -684,10 +684,10 @@ static void check_plugin(struct inventory_reading *reading, const struct whole *
 {
     struct inventory *out = reading->out;
     const uint32_t own = count_healthy(out);
-    const uint32_t sick = out->gpus - own;
+    const uint32_t sick = out->n_gpus - own;
 
     must(out->problem == PROBLEM_NONE);
-    if (out->gpus == 0 || agent_names_gpus(reading->facts) ||
+    if (out->n_gpus == 0 || agent_names_gpus(reading->facts) ||
         reading->rules->plugin == PLUGIN_IGNORE || leave_out_unread_plugin(reading))
         return;
     if (whole->allocatable == 0) {
@@ -746,8 +746,8 @@ static void check_words(const struct inventory_reading *reading, struct slips *s
     must(reading->out->problem == PROBLEM_NONE);
     if (reading->out->source != SOURCE_ANNOTATION)
         return;
-    must(facts->gpus == reading->out->gpus);
-    for (uint32_t i = 0; i < facts->gpus; i++) {
+    must(facts->n_gpus == reading->out->n_gpus);
+    for (uint32_t i = 0; i < facts->n_gpus; i++) {
         const struct gpu_facts *gpu = &facts->gpu[i];
         struct strbuf *text = NULL;
         if (gpu->health != NULL && find_health(gpu->health) == NULL)
@@ -765,8 +765,8 @@ static void check_words(const struct inventory_reading *reading, struct slips *s
 }
 
 /* Returns NULL, for `return`. */
-static struct gpu_facts *tell_nvlink_slip(struct slips *slips, uint32_t entry, const char *name,
-                                          const char *what)
+static struct gpu_facts *report_nvlink_slip(struct slips *slips, uint32_t entry, const char *name,
+                                            const char *what)
 {
     struct strbuf *text = add_entry_slip(slips, entry, "nvlink", name);
     must(what != NULL);
@@ -781,26 +781,26 @@ static struct gpu_facts *find_peer(const struct inventory_reading *reading, uint
 {
     const struct inventory *out = reading->out;
 
-    must(own < out->gpus);
+    must(own < out->n_gpus);
     must(name != NULL);
-    for (uint32_t i = 0; i < out->gpus; i++) {
+    for (uint32_t i = 0; i < out->n_gpus; i++) {
         struct gpu_facts *gpu = &out->gpu[i];
         if (strcmp(gpu->id, name) != 0 && (gpu->alias == NULL || strcmp(gpu->alias, name) != 0))
             continue;
-        return i != own ? gpu : tell_nvlink_slip(slips, entry, name, " is the GPU itself");
+        return i != own ? gpu : report_nvlink_slip(slips, entry, name, " is the GPU itself");
     }
-    return tell_nvlink_slip(slips, entry, name,
-                            " names no GPU of the node: uuids of this annotation would be right");
+    return report_nvlink_slip(slips, entry, name,
+                              " names no GPU of the node: uuids of this annotation would be right");
 }
 
 static uint32_t place_of_entry(const struct inventory_reading *reading, uint32_t entry)
 {
     uint32_t at = 0;
 
-    must(entry < reading->facts->gpus);
+    must(entry < reading->facts->n_gpus);
     while (reading->out->gpu[at].index != reading->facts->gpu[entry].index)
         at++;
-    must(at < reading->out->gpus);
+    must(at < reading->out->n_gpus);
     return at;
 }
 
@@ -812,13 +812,13 @@ static void check_nvlink(struct inventory_reading *reading, struct slips *slips)
 
     if (out->source != SOURCE_ANNOTATION)
         return;
-    must(facts->gpus == out->gpus);
-    for (uint32_t i = 0; i < facts->gpus; i++) {
+    must(facts->n_gpus == out->n_gpus);
+    for (uint32_t i = 0; i < facts->n_gpus; i++) {
         const uint32_t own = place_of_entry(reading, i);
-        must(facts->gpu[i].nvlinks <= GPUS_PER_NODE_MAX);
+        must(facts->gpu[i].n_nvlinks <= GPUS_PER_NODE_MAX);
         if (facts->gpu[i].nvlink_odd)
-            (void)tell_nvlink_slip(slips, i, NULL, "a list of at most 64 uuids would be right");
-        for (uint32_t k = 0; k < facts->gpu[i].nvlinks; k++) {
+            (void)report_nvlink_slip(slips, i, NULL, "a list of at most 64 uuids would be right");
+        for (uint32_t k = 0; k < facts->gpu[i].n_nvlinks; k++) {
             struct gpu_facts *peer = find_peer(reading, i, own, facts->gpu[i].nvlink[k], slips);
             if (peer == NULL)
                 continue;
@@ -829,7 +829,8 @@ static void check_nvlink(struct inventory_reading *reading, struct slips *slips)
 }
 
 /* meant: the GPU with the written index, which is not accepted, because indexes move. */
-static void tell_cordon_slip(struct slips *slips, const char *entry, const struct gpu_facts *meant)
+static void report_cordon_slip(struct slips *slips, const char *entry,
+                               const struct gpu_facts *meant)
 {
     struct strbuf *text = add_slip(slips);
     must(entry[0] != '\0');
@@ -863,9 +864,9 @@ static void check_cordon_entry(struct inventory_reading *reading, struct text en
     uint64_t index = 0;
     const bool is_index = parse_whole(written, &index);
 
-    must(out->gpus > 0);
+    must(out->n_gpus > 0);
     must(out->problem == PROBLEM_NONE);
-    for (uint32_t i = 0; i < out->gpus; i++) {
+    for (uint32_t i = 0; i < out->n_gpus; i++) {
         struct gpu_facts *gpu = &out->gpu[i];
         if (names_gpu(entry, gpu))
             gpu->cordoned = named = true;
@@ -873,7 +874,7 @@ static void check_cordon_entry(struct inventory_reading *reading, struct text en
             meant = gpu;
     }
     if (!named)
-        tell_cordon_slip(slips, written, meant);
+        report_cordon_slip(slips, written, meant);
 }
 
 static void check_cordon(struct inventory_reading *reading, struct slips *slips)
@@ -882,9 +883,9 @@ static void check_cordon(struct inventory_reading *reading, struct slips *slips)
     struct text entry;
 
     must(reading->out->problem == PROBLEM_NONE);
-    must(reading->out->gpus <= GPUS_PER_NODE_MAX);
+    must(reading->out->n_gpus <= GPUS_PER_NODE_MAX);
     /* Without GPUs no id can match: a restarting plugin shows none for a while. */
-    while (reading->out->gpus > 0 && text_cut(&list, ',', &entry)) {
+    while (reading->out->n_gpus > 0 && text_cut(&list, ',', &entry)) {
         entry = text_trim(entry);
         if (entry.len > 0)
             check_cordon_entry(reading, entry, slips);
@@ -918,10 +919,10 @@ static uint32_t milli_to_advertise(const struct inventory *inventory)
     uint32_t milli = 0;
     if (inventory->source != SOURCE_LABEL && inventory->source != SOURCE_ANNOTATION)
         return 0;
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         milli += inventory->gpu[i].milli;
     must(milli <= GPU_MILLI * GPUS_PER_NODE_MAX);
-    must(milli >= inventory->gpus);
+    must(milli >= inventory->n_gpus);
     return milli;
 }
 
@@ -938,8 +939,8 @@ static void check_status(struct inventory_reading *reading)
         check_no_source(reading, &whole);
     if (out->problem == PROBLEM_NONE)
         check_plugin(reading, &whole);
-    must(out->plugin.state == PLUGIN_NONE || out->gpus > 0);
-    must(out->problem == PROBLEM_NONE || out->gpus == 0);
+    must(out->plugin.state == PLUGIN_NONE || out->n_gpus > 0);
+    must(out->problem == PROBLEM_NONE || out->n_gpus == 0);
 }
 
 void inventory_parse(const struct node_facts *facts, const struct inventory_rules *rules,
@@ -951,7 +952,7 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
 
     *out = (struct inventory){.node = facts->name,
                               .uid = facts->uid,
-                              .labels = facts->labels,
+                              .n_labels = facts->n_labels,
                               .label = facts->label,
                               .agent = facts->agent,
                               .taints = facts->taints};
@@ -964,8 +965,8 @@ void inventory_parse(const struct node_facts *facts, const struct inventory_rule
         check_slips(&reading);
     if (rules->advertise)
         out->advertise_milli = milli_to_advertise(out);
-    must(out->gpus <= GPUS_PER_NODE_MAX);
-    must(out->problem == PROBLEM_NONE || out->gpus == 0);
+    must(out->n_gpus <= GPUS_PER_NODE_MAX);
+    must(out->problem == PROBLEM_NONE || out->n_gpus == 0);
     must(out->problem == PROBLEM_NONE || out->problem_text[0] != '\0');
     must(out->problem != PROBLEM_NONE || !out->silent);
 }

@@ -27,9 +27,9 @@ struct names {
     size_t buckets;
     size_t round; /* largest power of two <= buckets */
     size_t count;
-    size_t bytes; /* of the atoms */
-    size_t due;   /* names added or released since the last sweep */
-    size_t place; /* first bucket of the next sweep */
+    size_t bytes;       /* of the atoms */
+    size_t due;         /* names added or released since the last sweep */
+    size_t next_bucket; /* first bucket of the next sweep */
 };
 
 /*
@@ -292,9 +292,9 @@ void names_sweep(struct names *names, size_t more)
     const size_t looks = SWEEP_EACH * names->due + more;
     names->due = 0;
     for (size_t i = 0; i < looks && i < buckets; i++) {
-        if (names->place >= names->buckets)
-            names->place = 0;
-        names_sweep_bucket(names, names->place++);
+        if (names->next_bucket >= names->buckets)
+            names->next_bucket = 0;
+        names_sweep_bucket(names, names->next_bucket++);
         while (names->buckets > BUCKETS_MIN && 2 * names->count < names->buckets)
             names_join(names);
     }

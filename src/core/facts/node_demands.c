@@ -33,8 +33,8 @@ enum node_rule_operator node_rule_operator_of(struct text word)
 static bool is_among(struct text have, const struct node_rule *rule)
 {
     must(have.at != NULL);
-    must(rule->values == 0 || rule->value != NULL);
-    for (uint32_t i = 0; i < rule->values; i++)
+    must(rule->n_values == 0 || rule->value != NULL);
+    for (uint32_t i = 0; i < rule->n_values; i++)
         if (text_is(have, rule->value[i]))
             return true;
     return false;
@@ -46,7 +46,7 @@ bool node_rule_holds(const struct node_rule *rule, const struct text *have)
     int64_t bound;
 
     must(rule->key != NULL);
-    must(rule->values == 0 || rule->value != NULL);
+    must(rule->n_values == 0 || rule->value != NULL);
     switch (rule->op) {
     case RULE_IN:
         return have != NULL && is_among(*have, rule);
@@ -58,7 +58,7 @@ bool node_rule_holds(const struct node_rule *rule, const struct text *have)
         return have == NULL;
     case RULE_GT:
     case RULE_LT:
-        return have != NULL && rule->values == 1 && integer_parse(*have, &number) &&
+        return have != NULL && rule->n_values == 1 && integer_parse(*have, &number) &&
                integer_parse(text_of(rule->value[0]), &bound) &&
                (rule->op == RULE_GT ? number > bound : number < bound);
     case RULE_OTHER:
@@ -74,17 +74,17 @@ bool node_rule_holds(const struct node_rule *rule, const struct text *have)
 static bool term_matches(const struct node_term *term, struct text node,
                          const struct label_view *labels)
 {
-    must(term->expressions == 0 || term->expression != NULL);
-    must(term->fields == 0 || term->field != NULL);
-    if (term->expressions == 0 && term->fields == 0)
+    must(term->n_expressions == 0 || term->expression != NULL);
+    must(term->n_fields == 0 || term->field != NULL);
+    if (term->n_expressions == 0 && term->n_fields == 0)
         return false;
-    for (uint32_t i = 0; i < term->expressions; i++) {
+    for (uint32_t i = 0; i < term->n_expressions; i++) {
         struct text value;
         const bool there = labels->find(labels->ctx, term->expression[i].key, &value);
         if (!node_rule_holds(&term->expression[i], there ? &value : NULL))
             return false;
     }
-    for (uint32_t i = 0; i < term->fields; i++) {
+    for (uint32_t i = 0; i < term->n_fields; i++) {
         const bool is_name = strcmp(term->field[i].key, "metadata.name") == 0;
         if (!node_rule_holds(&term->field[i], is_name ? &node : NULL))
             return false;
@@ -95,9 +95,9 @@ static bool term_matches(const struct node_term *term, struct text node,
 bool node_demands_match(const struct node_demands *demands, const char *node,
                         const struct label_view *labels)
 {
-    must(demands->selectors == 0 || demands->selector != NULL);
-    must(demands->terms == 0 || demands->affine);
-    for (uint32_t i = 0; i < demands->selectors; i++) {
+    must(demands->n_selectors == 0 || demands->selector != NULL);
+    must(demands->n_terms == 0 || demands->affine);
+    for (uint32_t i = 0; i < demands->n_selectors; i++) {
         struct text value;
         if (!labels->find(labels->ctx, demands->selector[i].key, &value) ||
             !text_is(value, demands->selector[i].value))
@@ -105,7 +105,7 @@ bool node_demands_match(const struct node_demands *demands, const char *node,
     }
     if (!demands->affine)
         return true;
-    for (uint32_t i = 0; i < demands->terms; i++)
+    for (uint32_t i = 0; i < demands->n_terms; i++)
         if (term_matches(&demands->term[i], text_of(node), labels))
             return true;
     return false;
@@ -130,11 +130,11 @@ static const struct node_rule *keep_rules(struct arena *arena, const struct node
     must(rules == 0 || rule != NULL);
     must(arena != NULL);
     for (uint32_t i = 0; i < rules; i++) {
-        const char **value = arena_array(arena, rule[i].values, sizeof *value);
-        for (uint32_t k = 0; k < rule[i].values; k++)
+        const char **value = arena_array(arena, rule[i].n_values, sizeof *value);
+        for (uint32_t k = 0; k < rule[i].n_values; k++)
             value[k] = keep_text(arena, rule[i].value[k]);
         to[i] =
-            (struct node_rule){keep_text(arena, rule[i].key), rule[i].op, rule[i].values, value};
+            (struct node_rule){keep_text(arena, rule[i].key), rule[i].op, rule[i].n_values, value};
     }
     return to;
 }
@@ -142,16 +142,16 @@ static const struct node_rule *keep_rules(struct arena *arena, const struct node
 static void keep_tolerations(struct arena *arena, const struct node_demands *demands,
                              struct node_demands *kept)
 {
-    struct toleration *to = arena_array(arena, demands->tolerations, sizeof *to);
+    struct toleration *to = arena_array(arena, demands->n_tolerations, sizeof *to);
 
-    must(demands->tolerations == 0 || demands->toleration != NULL);
-    must(kept->tolerations == 0);
-    for (uint32_t i = 0; i < demands->tolerations; i++) {
+    must(demands->n_tolerations == 0 || demands->toleration != NULL);
+    must(kept->n_tolerations == 0);
+    for (uint32_t i = 0; i < demands->n_tolerations; i++) {
         to[i] = demands->toleration[i];
         to[i].key = keep_text(arena, to[i].key);
         to[i].value = keep_text(arena, to[i].value);
     }
-    kept->tolerations = demands->tolerations;
+    kept->n_tolerations = demands->n_tolerations;
     kept->toleration = to;
 }
 
@@ -162,24 +162,24 @@ const struct node_demands *node_demands_keep(const struct node_demands *demands,
 
     *kept = (struct node_demands){.unreadable = demands->unreadable};
     keep_tolerations(arena, demands, kept);
-    struct label *selector = arena_array(arena, demands->selectors, sizeof *selector);
-    for (uint32_t i = 0; i < demands->selectors; i++)
+    struct label *selector = arena_array(arena, demands->n_selectors, sizeof *selector);
+    for (uint32_t i = 0; i < demands->n_selectors; i++)
         selector[i] = (struct label){keep_text(arena, demands->selector[i].key),
                                      keep_text(arena, demands->selector[i].value)};
-    kept->selectors = demands->selectors;
+    kept->n_selectors = demands->n_selectors;
     kept->selector = selector;
-    struct node_term *term = arena_array(arena, demands->terms, sizeof *term);
-    for (uint32_t i = 0; i < demands->terms; i++) {
+    struct node_term *term = arena_array(arena, demands->n_terms, sizeof *term);
+    for (uint32_t i = 0; i < demands->n_terms; i++) {
         const struct node_term *from = &demands->term[i];
-        term[i] = (struct node_term){from->expressions,
-                                     keep_rules(arena, from->expression, from->expressions),
-                                     from->fields, keep_rules(arena, from->field, from->fields)};
+        term[i] = (struct node_term){
+            from->n_expressions, keep_rules(arena, from->expression, from->n_expressions),
+            from->n_fields, keep_rules(arena, from->field, from->n_fields)};
     }
     kept->affine = demands->affine;
-    kept->terms = demands->terms;
+    kept->n_terms = demands->n_terms;
     kept->term = term;
-    must(kept->affine || kept->terms == 0);
-    must(kept->tolerations == demands->tolerations);
+    must(kept->affine || kept->n_terms == 0);
+    must(kept->n_tolerations == demands->n_tolerations);
     return kept;
 }
 
@@ -211,33 +211,33 @@ static void key_rules(struct strbuf *out, const struct node_rule *rule, uint32_t
     for (uint32_t i = 0; i < rules; i++) {
         key_text(out, rule[i].key);
         key_number(out, rule[i].op);
-        key_number(out, rule[i].values);
-        for (uint32_t k = 0; k < rule[i].values; k++)
+        key_number(out, rule[i].n_values);
+        for (uint32_t k = 0; k < rule[i].n_values; k++)
             key_text(out, rule[i].value[k]);
     }
 }
 
 void node_demands_key(const struct node_demands *demands, struct strbuf *out)
 {
-    must(demands->tolerations == 0 || demands->toleration != NULL);
-    must(demands->terms == 0 || demands->affine);
+    must(demands->n_tolerations == 0 || demands->toleration != NULL);
+    must(demands->n_terms == 0 || demands->affine);
     key_number(out, (demands->unreadable ? 1U : 0) | (demands->affine ? 2U : 0));
-    key_number(out, demands->tolerations);
-    for (uint32_t i = 0; i < demands->tolerations; i++) {
+    key_number(out, demands->n_tolerations);
+    for (uint32_t i = 0; i < demands->n_tolerations; i++) {
         const struct toleration *toleration = &demands->toleration[i];
         key_text(out, toleration->key);
         key_text(out, toleration->value);
         key_number(out, toleration->op);
         key_number(out, toleration->effect);
     }
-    key_number(out, demands->selectors);
-    for (uint32_t i = 0; i < demands->selectors; i++) {
+    key_number(out, demands->n_selectors);
+    for (uint32_t i = 0; i < demands->n_selectors; i++) {
         key_text(out, demands->selector[i].key);
         key_text(out, demands->selector[i].value);
     }
-    key_number(out, demands->terms);
-    for (uint32_t i = 0; i < demands->terms; i++) {
-        key_rules(out, demands->term[i].expression, demands->term[i].expressions);
-        key_rules(out, demands->term[i].field, demands->term[i].fields);
+    key_number(out, demands->n_terms);
+    for (uint32_t i = 0; i < demands->n_terms; i++) {
+        key_rules(out, demands->term[i].expression, demands->term[i].n_expressions);
+        key_rules(out, demands->term[i].field, demands->term[i].n_fields);
     }
 }

@@ -72,8 +72,8 @@ static struct unusable_cause look_at_taints(const struct taint_viewer *viewer,
 
     if (taints == NULL)
         return cause;
-    must(taints->taints == 0 || taints->taint != NULL);
-    for (uint32_t i = 0; i < taints->taints; i++)
+    must(taints->n_taints == 0 || taints->taint != NULL);
+    for (uint32_t i = 0; i < taints->n_taints; i++)
         look_at_taint(viewer, &taints->taint[i], &cause);
     if (taints->unschedulable)
         look_at_taint(viewer, &unschedulable_taint, &cause);
@@ -91,7 +91,7 @@ struct unusable_cause taints_bar(const struct node_taints *taints,
     const struct taint_viewer viewer = {.demands = demands};
 
     must(demands != NULL);
-    must(demands->tolerations == 0 || demands->toleration != NULL);
+    must(demands->n_tolerations == 0 || demands->toleration != NULL);
     return look_at_taints(&viewer, taints);
 }
 

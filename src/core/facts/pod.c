@@ -14,10 +14,10 @@ static const char *pod_copy_text(struct arena *arena, const char *text)
 
 static struct pod_container *keep_containers(struct arena *arena, const struct pod *pod)
 {
-    struct pod_container *to = arena_array(arena, pod->containers, sizeof *to);
+    struct pod_container *to = arena_array(arena, pod->n_containers, sizeof *to);
 
-    must(pod->containers == 0 || pod->container != NULL);
-    for (uint32_t i = 0; i < pod->containers; i++) {
+    must(pod->n_containers == 0 || pod->container != NULL);
+    for (uint32_t i = 0; i < pod->n_containers; i++) {
         const struct pod_container *from = &pod->container[i];
         must(from->name != NULL);
         to[i] = (struct pod_container){.name = pod_copy_text(arena, from->name),
@@ -30,10 +30,10 @@ static struct pod_container *keep_containers(struct arena *arena, const struct p
 
 static struct pod_share *keep_shares(struct arena *arena, const struct pod *pod)
 {
-    struct pod_share *to = arena_array(arena, pod->shares, sizeof *to);
+    struct pod_share *to = arena_array(arena, pod->n_shares, sizeof *to);
 
-    must(pod->shares == 0 || pod->share != NULL);
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    must(pod->n_shares == 0 || pod->share != NULL);
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         to[i] = pod->share[i];
         to[i].container = pod_copy_text(arena, pod->share[i].container);
         to[i].gpu = pod_copy_text(arena, pod->share[i].gpu);
@@ -71,7 +71,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
 {
     struct pod *kept = arena_alloc(arena, sizeof *kept);
 
-    must(pod->odd_keys <= ODD_KEYS_MAX);
+    must(pod->n_odd_keys <= ODD_KEYS_MAX);
     must(pod->uid != NULL && pod->namespace != NULL && pod->name != NULL && pod->node != NULL);
     *kept = *pod;
     kept->uid = pod_copy_text(arena, pod->uid);
@@ -88,7 +88,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
     kept->topology = pod_copy_text(arena, pod->topology);
     kept->scheduling = pod_scheduling_keep(&pod->scheduling, arena);
     kept->owner = keep_owner(arena, &pod->owner);
-    for (uint32_t i = 0; i < pod->odd_keys; i++)
+    for (uint32_t i = 0; i < pod->n_odd_keys; i++)
         kept->odd_key[i] = pod_copy_text(arena, pod->odd_key[i]);
     kept->signature = pod_copy_text(arena, pod->signature);
     kept->note_text = pod_copy_text(arena, pod->note_text);
@@ -100,7 +100,7 @@ struct pod *pod_keep(const struct pod *pod, struct arena *arena)
 
 bool pod_share_repeats(const struct pod *pod, uint32_t line)
 {
-    must(line < pod->shares);
+    must(line < pod->n_shares);
     must(pod->share != NULL);
     for (uint32_t i = 0; i < line; i++)
         if (strcmp(pod->share[i].container, pod->share[line].container) == 0 &&

@@ -353,7 +353,7 @@ static uint32_t count_noted(const struct parser *parser, int64_t amount)
     must(amount > 0);
     if (pod->annotation != NOTE_OK)
         return 0;
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct pod_share *line = &pod->share[i];
         if (strcmp(line->container, parser->container->name) != 0)
             continue;
@@ -363,7 +363,7 @@ static uint32_t count_noted(const struct parser *parser, int64_t amount)
         milli = asked;
         parts++;
     }
-    must(parts <= pod->shares);
+    must(parts <= pod->n_shares);
     return parts <= GPUS_PER_NODE_MAX && (int64_t)parts * milli == amount ? parts : 0;
 }
 
@@ -434,25 +434,25 @@ static bool refuse_limit(const struct parser *parser, uint32_t number, const cha
 /* A container that requests 0 or does not name the resource gets no want. */
 static bool parse_wants(struct parser *parser, struct arena *arena, struct request *out)
 {
-    must(out->wants > 0);
-    must(out->wants <= parser->pod->containers);
+    must(out->n_wants > 0);
+    must(out->n_wants <= parser->pod->n_containers);
 
     uint32_t parts = 0;
     uint32_t filled = 0;
-    out->want = arena_array(arena, out->wants, sizeof *out->want);
-    for (uint32_t i = 0; i < parser->pod->containers; i++) {
+    out->want = arena_array(arena, out->n_wants, sizeof *out->want);
+    for (uint32_t i = 0; i < parser->pod->n_containers; i++) {
         parser->container = &parser->pod->container[i];
         int64_t amount = 0;
         if (!request_container_asks(parser->container))
             continue;
-        must(filled < out->wants);
+        must(filled < out->n_wants);
         struct want *want = &out->want[filled++];
         if (!parse_amount(parser, &amount) || !parse_want(parser, amount, want))
             return false;
         parts += want->parts;
     }
-    must(filled == out->wants);
-    must(parts >= out->wants);
+    must(filled == out->n_wants);
+    must(parts >= out->n_wants);
     if (parts > PARTS_MAX)
         return refuse_limit(parser, parts, "parts of GPUs over all containers", PARTS_MAX);
     return true;
@@ -477,18 +477,18 @@ static bool parse_others(const struct parser *parser, struct arena *arena, struc
 {
     const struct pod *pod = parser->pod;
 
-    must(out->others == 0);
-    must(out->wants <= pod->containers);
-    const uint32_t others = parser->bound ? 0 : pod->containers - out->wants;
+    must(out->n_others == 0);
+    must(out->n_wants <= pod->n_containers);
+    const uint32_t others = parser->bound ? 0 : pod->n_containers - out->n_wants;
     if (others > CONTAINERS_MAX)
         return refuse_others(parser, others);
     if (others == 0)
         return true;
     out->other = arena_array(arena, others, sizeof *out->other);
-    for (uint32_t i = 0; i < pod->containers; i++)
+    for (uint32_t i = 0; i < pod->n_containers; i++)
         if (!request_container_asks(&pod->container[i]))
-            out->other[out->others++] = pod->container[i].name;
-    must(out->others == others);
+            out->other[out->n_others++] = pod->container[i].name;
+    must(out->n_others == others);
     return true;
 }
 
@@ -518,12 +518,12 @@ const char *request_read_models(struct text list, struct arena *arena, struct re
 {
     struct text piece;
 
-    must(out->models == 0);
+    must(out->n_models == 0);
     static_assert(MODELS_MAX == 32 && MODEL_BYTES_MAX == 128, "the texts below say these numbers");
     out->model = arena_array(arena, MODELS_MAX, sizeof *out->model);
     while (text_cut(&list, ',', &piece)) {
         piece = text_trim(piece);
-        if (out->models == MODELS_MAX)
+        if (out->n_models == MODELS_MAX)
             return "names more than 32 models";
         if (piece.len > MODEL_BYTES_MAX)
             return "has an entry of more than 128 characters";
@@ -535,10 +535,10 @@ const char *request_read_models(struct text list, struct arena *arena, struct re
         const struct text glob = model_bare(piece, dashed);
         if (glob.len == 0)
             return "has an empty entry";
-        out->model[out->models++] = arena_copy(arena, glob);
+        out->model[out->n_models++] = arena_copy(arena, glob);
     }
-    must(out->models > 0); /* an empty list has one empty entry */
-    must(out->models <= MODELS_MAX);
+    must(out->n_models > 0); /* an empty list has one empty entry */
+    must(out->n_models <= MODELS_MAX);
     return NULL;
 }
 
@@ -547,7 +547,7 @@ static bool parse_models(const struct parser *parser, struct arena *arena, struc
     if (parser->pod->model == NULL)
         return true;
     const char *fault = request_read_models(text_of(parser->pod->model), arena, out);
-    must(fault != NULL || out->models > 0);
+    must(fault != NULL || out->n_models > 0);
     return fault == NULL || refuse_model(parser, fault);
 }
 
@@ -621,9 +621,9 @@ static uint32_t most_parts_of(const struct request *request)
 {
     uint32_t most = 0;
 
-    must(request->wants > 0);
+    must(request->n_wants > 0);
     must(request->want != NULL);
-    for (uint32_t i = 0; i < request->wants; i++)
+    for (uint32_t i = 0; i < request->n_wants; i++)
         most = request->want[i].parts > most ? request->want[i].parts : most;
     must(most > 0);
     return most;
@@ -659,14 +659,14 @@ static bool parse_preferences(const struct parser *parser, struct arena *arena, 
     struct refusal passed_over;
     struct parser lenient = *parser;
 
-    must(out->models == 0 && out->memory_mib == 0);
-    must(out->wants > 0);
+    must(out->n_models == 0 && out->memory_mib == 0);
+    must(out->n_wants > 0);
     if (!parser->bound)
         return parse_models(parser, arena, out) && parse_memory(parser, out) &&
                parse_topology(parser, out);
     lenient.refusal = &passed_over;
     if (!parse_models(&lenient, arena, out))
-        out->models = 0;
+        out->n_models = 0;
     (void)parse_memory(&lenient, out);
     return true;
 }
@@ -694,28 +694,28 @@ static enum request_verdict request_parse_pod(struct parser *parser, struct aren
     *out = (struct request){.host = host_of_pod(pod)};
     *parser->refusal = (struct refusal){0};
     bool named = false;
-    for (uint32_t i = 0; i < pod->containers; i++) {
+    for (uint32_t i = 0; i < pod->n_containers; i++) {
         named |= pod->container[i].amount != NULL;
-        out->wants += request_container_asks(&pod->container[i]);
+        out->n_wants += request_container_asks(&pod->container[i]);
     }
     out->whole = pod->whole_gpus;
     /* Pods with whole GPUs matter on nodes with shares, even without our resource. */
-    if (out->wants == 0 && out->whole > 0)
+    if (out->n_wants == 0 && out->whole > 0)
         return REQUEST_WHOLE;
     if (!named)
         return REQUEST_NOT_OURS;
-    if (out->wants == 0)
+    if (out->n_wants == 0)
         return REQUEST_ZERO;
 
-    must(out->wants <= pod->containers);
-    parser->several = out->wants > 1;
+    must(out->n_wants <= pod->n_containers);
+    parser->several = out->n_wants > 1;
     /* Only after the check that the pod is ours: other pods never depend on milligpu. */
     if (pod->unreadable != NULL && !parser->bound) {
         (void)refuse_unreadable(parser);
         return REQUEST_REFUSED;
     }
-    if (out->wants > CONTAINERS_MAX) {
-        (void)refuse_limit(parser, out->wants, "containers that ask", CONTAINERS_MAX);
+    if (out->n_wants > CONTAINERS_MAX) {
+        (void)refuse_limit(parser, out->n_wants, "containers that ask", CONTAINERS_MAX);
         return REQUEST_REFUSED;
     }
     if (!parse_wants(parser, arena, out) || !parse_others(parser, arena, out) ||
@@ -752,24 +752,24 @@ static_assert(sizeof(struct want) % _Alignof(const char *) == 0, "pointers follo
 
 static size_t request_strings_of(const struct request *request)
 {
-    must(request->wants == 0 || request->want != NULL);
+    must(request->n_wants == 0 || request->want != NULL);
 
     size_t bytes = 0;
-    for (uint32_t i = 0; i < request->wants; i++)
+    for (uint32_t i = 0; i < request->n_wants; i++)
         bytes += strlen(request->want[i].container) + 1;
-    for (uint32_t i = 0; i < request->others; i++)
+    for (uint32_t i = 0; i < request->n_others; i++)
         bytes += strlen(request->other[i]) + 1;
-    for (uint32_t i = 0; i < request->models; i++)
+    for (uint32_t i = 0; i < request->n_models; i++)
         bytes += strlen(request->model[i]) + 1;
-    must(bytes >= request->wants); /* one terminator each */
+    must(bytes >= request->n_wants); /* one terminator each */
     return bytes;
 }
 
 size_t request_bytes(const struct request *request)
 {
-    const size_t names = (size_t)request->models + request->others;
+    const size_t names = (size_t)request->n_models + request->n_others;
 
-    return sizeof(struct layout) + request->wants * sizeof(struct want) +
+    return sizeof(struct layout) + request->n_wants * sizeof(struct want) +
            names * sizeof(const char *) + request_strings_of(request);
 }
 
@@ -794,16 +794,16 @@ struct request *request_clone(const struct request *request)
 
     *copy = *request;
     copy->want = layout->want;
-    copy->model = (const char **)(void *)(layout->want + copy->wants);
-    copy->other = copy->model + copy->models;
-    char *at = (char *)(void *)(copy->other + copy->others);
-    for (uint32_t i = 0; i < copy->wants; i++) {
+    copy->model = (const char **)(void *)(layout->want + copy->n_wants);
+    copy->other = copy->model + copy->n_models;
+    char *at = (char *)(void *)(copy->other + copy->n_others);
+    for (uint32_t i = 0; i < copy->n_wants; i++) {
         copy->want[i] = request->want[i];
         copy->want[i].container = put_string(&at, request->want[i].container);
     }
-    for (uint32_t i = 0; i < copy->models; i++)
+    for (uint32_t i = 0; i < copy->n_models; i++)
         copy->model[i] = put_string(&at, request->model[i]);
-    for (uint32_t i = 0; i < copy->others; i++)
+    for (uint32_t i = 0; i < copy->n_others; i++)
         copy->other[i] = put_string(&at, request->other[i]);
     must(at == block + bytes);
     must_debug(request_eq(copy, request));
@@ -815,16 +815,16 @@ bool request_eq(const struct request *a, const struct request *b)
     must(a != NULL);
     must(b != NULL);
 
-    if (a->wants != b->wants || a->models != b->models || a->memory_mib != b->memory_mib ||
+    if (a->n_wants != b->n_wants || a->n_models != b->n_models || a->memory_mib != b->memory_mib ||
         a->topology != b->topology || a->whole != b->whole || a->rules != b->rules)
         return false;
-    for (uint32_t i = 0; i < a->wants; i++) {
+    for (uint32_t i = 0; i < a->n_wants; i++) {
         const struct want *x = &a->want[i];
         const struct want *y = &b->want[i];
         if (x->kind != y->kind || x->parts != y->parts || x->milli != y->milli)
             return false;
     }
-    for (uint32_t i = 0; i < a->models; i++)
+    for (uint32_t i = 0; i < a->n_models; i++)
         if (strcmp(a->model[i], b->model[i]) != 0)
             return false;
     return true;
@@ -843,29 +843,29 @@ static uint32_t request_mix(uint32_t hash, uint32_t number)
 uint32_t request_hash(const struct request *request)
 {
     must(request != NULL);
-    must(request->wants == 0 || request->want != NULL);
+    must(request->n_wants == 0 || request->want != NULL);
 
-    uint32_t hash = request_mix(request_mix(request->wants, request->memory_mib), request->whole);
+    uint32_t hash = request_mix(request_mix(request->n_wants, request->memory_mib), request->whole);
     hash = request_mix(hash, (uint32_t)request->topology);
     hash =
         request_mix(request_mix(hash, (uint32_t)request->rules), (uint32_t)(request->rules >> 32));
-    for (uint32_t i = 0; i < request->wants; i++) {
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         const struct want *want = &request->want[i];
         hash = request_mix(hash, (uint32_t)want->kind);
         hash = request_mix(hash, want->parts);
         hash = request_mix(hash, want->milli);
     }
-    for (uint32_t i = 0; i < request->models; i++)
+    for (uint32_t i = 0; i < request->n_models; i++)
         hash = request_mix(hash, text_hash(text_of(request->model[i])));
     return hash;
 }
 
 void request_add_models(struct strbuf *buf, const struct request *request)
 {
-    must(request->models > 0);
+    must(request->n_models > 0);
     must(request->model != NULL);
 
-    for (uint32_t i = 0; i < request->models; i++) {
+    for (uint32_t i = 0; i < request->n_models; i++) {
         if (i > 0)
             strbuf_str(buf, " or ");
         strbuf_str(buf, request->model[i]);
@@ -875,8 +875,8 @@ void request_add_models(struct strbuf *buf, const struct request *request)
 void request_add_comma_hint(struct strbuf *buf, const struct request *request)
 {
     must(buf->len > 0);
-    must(request->models == 0 || request->model != NULL);
-    for (uint32_t i = 0; i < request->models; i++)
+    must(request->n_models == 0 || request->model != NULL);
+    for (uint32_t i = 0; i < request->n_models; i++)
         if (model_names_several(text_of(request->model[i]))) {
             strbuf_str(buf, " (several models? separate them by commas)");
             return;
@@ -911,12 +911,12 @@ static void add_want(struct strbuf *buf, const struct want *want)
 /* "2 x 300 milli, 500 milli and 700 milli (init)" */
 static void add_wants(struct strbuf *buf, const struct request *request)
 {
-    must(request->wants > 0);
+    must(request->n_wants > 0);
     must(request->want != NULL);
 
-    for (uint32_t i = 0; i < request->wants; i++) {
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         if (i > 0)
-            strbuf_str(buf, i + 1 == request->wants ? " and " : ", ");
+            strbuf_str(buf, i + 1 == request->n_wants ? " and " : ", ");
         add_want(buf, &request->want[i]);
         add_kind(buf, request->want[i].kind);
     }
@@ -929,11 +929,11 @@ void request_format(const struct request *request, char *out, size_t bytes)
 
     CLEANUP(strbuf_done) struct strbuf buf;
     strbuf_init(&buf);
-    if (request->wants > 0)
+    if (request->n_wants > 0)
         add_wants(&buf, request);
-    if (request->wants == 1 && request->want[0].parts == 1 && request->want[0].milli < GPU_MILLI)
+    if (request->n_wants == 1 && request->want[0].parts == 1 && request->want[0].milli < GPU_MILLI)
         strbuf_str(&buf, " of one GPU");
-    if (request->models > 0) {
+    if (request->n_models > 0) {
         strbuf_str(&buf, ", model ");
         request_add_models(&buf, request);
     }
@@ -943,7 +943,7 @@ void request_format(const struct request *request, char *out, size_t bytes)
         strbuf_printf(&buf, ", %s", topology_text(request->topology));
     if (request->whole > 0)
         strbuf_printf(&buf, "%s%u whole GPU%s of the other resource",
-                      request->wants > 0 ? ", beside " : "", request->whole,
+                      request->n_wants > 0 ? ", beside " : "", request->whole,
                       request->whole > 1 ? "s" : "");
     text_clip((struct text){buf.data, buf.len}, out, bytes);
 }
@@ -959,7 +959,7 @@ struct extremes {
 static struct extremes extremes_of(const struct request *request)
 {
     struct extremes x = {.least = GPU_MILLI};
-    for (uint32_t i = 0; i < request->wants; i++) {
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         const struct want *want = &request->want[i];
         if (want->parts > x.parts) {
             x.parts = want->parts;
@@ -970,9 +970,9 @@ static struct extremes extremes_of(const struct request *request)
         if (want->milli < x.least)
             x.least = want->milli;
     }
-    must(request->wants == 0 || x.least <= x.most);
+    must(request->n_wants == 0 || x.least <= x.most);
     must(x.most <= GPU_MILLI);
-    must(request->wants == 0 || x.parts > 0);
+    must(request->n_wants == 0 || x.parts > 0);
     return x;
 }
 
@@ -980,9 +980,9 @@ static struct extremes extremes_of(const struct request *request)
 static void request_add_moment(struct strbuf *buf, const struct request *request)
 {
     const struct want *want = request->want;
-    must(request->wants > 0);
+    must(request->n_wants > 0);
 
-    if (request->wants > 1) {
+    if (request->n_wants > 1) {
         strbuf_str(buf, "no GPUs with room for ");
         add_wants(buf, request);
     } else if (want->parts > 1) {
@@ -992,7 +992,7 @@ static void request_add_moment(struct strbuf *buf, const struct request *request
     }
     if (request->topology != TOPOLOGY_ANY)
         strbuf_printf(buf, ", %s", topology_text(request->topology));
-    if (request->models > 0) {
+    if (request->n_models > 0) {
         strbuf_str(buf, ", model ");
         request_add_models(buf, request);
     }
@@ -1002,7 +1002,7 @@ static void request_add_moment(struct strbuf *buf, const struct request *request
 /* A pod with whole GPUs does not fit on a node with shares. */
 static void add_whole(struct strbuf *buf, const struct request *request)
 {
-    if (request->wants == 0)
+    if (request->n_wants == 0)
         strbuf_str(buf, "the node's GPUs are shared");
     else if (request->whole > 0)
         strbuf_printf(buf, ", beside %u whole GPU%s and no other pod's shares", request->whole,
@@ -1016,7 +1016,7 @@ static void add_kind_text(struct strbuf *buf, const struct request *request, enu
     const struct extremes x = extremes_of(request);
     must(reason_class(why) == REASON_CLASS_KIND);
 
-    if (why == REASON_MODEL && request->models > 0) {
+    if (why == REASON_MODEL && request->n_models > 0) {
         strbuf_str(buf, "no GPU of model ");
         request_add_models(buf, request);
         request_add_comma_hint(buf, request);
@@ -1054,7 +1054,7 @@ void request_refuse(const struct request *request, enum reason why, struct refus
     strbuf_init(&buf);
     switch (reason_class(why)) {
     case REASON_CLASS_MOMENT:
-        if (request->wants > 0)
+        if (request->n_wants > 0)
             request_add_moment(&buf, request);
         add_whole(&buf, request);
         break;
@@ -1075,7 +1075,7 @@ bool request_name_takes(const struct request *request, uint32_t name, struct tex
 {
     char dashed[MODEL_BYTES_MAX];
 
-    must(name < request->models);
+    must(name < request->n_models);
     must(model.at != NULL || model.len == 0);
     if (model.len > sizeof dashed)
         return false; /* rejected by inventory, but a database may contain any value */
@@ -1084,13 +1084,13 @@ bool request_name_takes(const struct request *request, uint32_t name, struct tex
 
 bool request_takes_model(const struct request *request, struct text model)
 {
-    must(request->models <= MODELS_MAX);
+    must(request->n_models <= MODELS_MAX);
     must(model.at != NULL || model.len == 0);
 
-    for (uint32_t i = 0; i < request->models; i++)
+    for (uint32_t i = 0; i < request->n_models; i++)
         if (request_name_takes(request, i, model))
             return true;
-    return request->models == 0;
+    return request->n_models == 0;
 }
 
 uint32_t request_peak(const struct request *request, const uint32_t *amount)
@@ -1101,7 +1101,7 @@ uint32_t request_peak(const struct request *request, const uint32_t *amount)
     uint64_t running = 0;  /* app containers and sidecars, which run concurrently */
     uint64_t sidecars = 0; /* sidecars started so far */
     uint64_t starting = 0; /* peak while init containers run */
-    for (uint32_t i = 0; i < request->wants; i++) {
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         const enum container_kind kind = request->want[i].kind;
         if (kind == CONTAINER_INIT) {
             const uint64_t now = amount[i] + sidecars;
@@ -1121,10 +1121,10 @@ uint32_t request_peak(const struct request *request, const uint32_t *amount)
 bool request_is_of_several(const struct request *request)
 {
     uint32_t milli[CONTAINERS_MAX];
-    const uint32_t touched = request->wants > 0 ? 1 : 0;
+    const uint32_t touched = request->n_wants > 0 ? 1 : 0;
 
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++) {
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         must(request->want[i].parts > 0);
         if (request->want[i].parts > 1)
             return true;

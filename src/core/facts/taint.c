@@ -71,21 +71,21 @@ static size_t taints_text_bytes(const struct node_taints *from)
 {
     size_t bytes = 0;
 
-    must(from->taints == 0 || from->taint != NULL);
-    for (uint32_t i = 0; i < from->taints; i++)
+    must(from->n_taints == 0 || from->taint != NULL);
+    for (uint32_t i = 0; i < from->n_taints; i++)
         bytes += strlen(from->taint[i].key) + strlen(from->taint[i].value) + 2;
-    must(bytes >= 2 * (size_t)from->taints);
+    must(bytes >= 2 * (size_t)from->n_taints);
     return bytes;
 }
 
 const struct taints *taints_new(const struct node_taints *from)
 {
-    const size_t array = from->taints * sizeof(struct taint);
+    const size_t array = from->n_taints * sizeof(struct taint);
     const size_t bytes = array + taints_text_bytes(from);
     const bool fits = bytes <= TAINTS_BYTES_MAX;
 
     must(bytes >= array);
-    if (!from->unschedulable && !from->not_ready && !from->unreadable && from->taints == 0)
+    if (!from->unschedulable && !from->not_ready && !from->unreadable && from->n_taints == 0)
         return NULL;
     struct taints *taints = xmalloc(sizeof *taints + (fits ? bytes : 0));
     struct taint *taint = (struct taint *)(taints + 1);
@@ -94,9 +94,9 @@ const struct taints *taints_new(const struct node_taints *from)
     atomic_init(&taints->refs, 1);
     taints->facts = *from;
     taints->facts.unreadable = from->unreadable || !fits;
-    taints->facts.taints = fits ? from->taints : 0;
+    taints->facts.n_taints = fits ? from->n_taints : 0;
     taints->facts.taint = taint;
-    for (uint32_t i = 0; i < taints->facts.taints; i++) {
+    for (uint32_t i = 0; i < taints->facts.n_taints; i++) {
         taint[i].effect = from->taint[i].effect;
         taint[i].key = text_lay(&text, from->taint[i].key);
         taint[i].value = text_lay(&text, from->taint[i].value);
@@ -120,7 +120,7 @@ const struct taints *taints_ref(const struct taints *taints)
     const unsigned before =
         atomic_fetch_add_explicit(taints_refs_of(taints), 1, memory_order_relaxed);
     must(before > 0 && before < UINT32_MAX);
-    must(taints->facts.taints == 0 || taints->facts.taint != NULL);
+    must(taints->facts.n_taints == 0 || taints->facts.taint != NULL);
     return taints;
 }
 
@@ -131,7 +131,7 @@ void taints_unref(const struct taints *taints)
     const unsigned before =
         atomic_fetch_sub_explicit(taints_refs_of(taints), 1, memory_order_acq_rel);
     must(before > 0);
-    must(taints->facts.taints == 0 || taints->facts.taint != NULL);
+    must(taints->facts.n_taints == 0 || taints->facts.taint != NULL);
     if (before == 1)
         xfree((void *)(uintptr_t)taints);
 }
@@ -140,13 +140,13 @@ bool taints_eq(const struct taints *a, const struct taints *b)
 {
     if (a == b)
         return true;
-    if (a == NULL || b == NULL || a->facts.taints != b->facts.taints ||
+    if (a == NULL || b == NULL || a->facts.n_taints != b->facts.n_taints ||
         a->facts.unschedulable != b->facts.unschedulable ||
         a->facts.not_ready != b->facts.not_ready || a->facts.unreadable != b->facts.unreadable)
         return false;
-    must(a->facts.taints == 0 || a->facts.taint != NULL);
-    must(b->facts.taints == 0 || b->facts.taint != NULL);
-    for (uint32_t i = 0; i < a->facts.taints; i++) {
+    must(a->facts.n_taints == 0 || a->facts.taint != NULL);
+    must(b->facts.n_taints == 0 || b->facts.taint != NULL);
+    for (uint32_t i = 0; i < a->facts.n_taints; i++) {
         const struct taint *left = &a->facts.taint[i];
         const struct taint *right = &b->facts.taint[i];
         if (left->effect != right->effect || strcmp(left->key, right->key) != 0 ||
@@ -191,8 +191,8 @@ bool toleration_covers(const struct toleration *toleration, const struct taint *
 bool node_demands_tolerate(const struct node_demands *demands, const struct taint *taint)
 {
     must(taint->key != NULL);
-    must(demands->tolerations == 0 || demands->toleration != NULL);
-    for (uint32_t i = 0; i < demands->tolerations; i++)
+    must(demands->n_tolerations == 0 || demands->toleration != NULL);
+    for (uint32_t i = 0; i < demands->n_tolerations; i++)
         if (toleration_covers(&demands->toleration[i], taint))
             return true;
     return false;

@@ -84,7 +84,7 @@ static void of_node(struct report *report)
     must(node->problem_text != NULL);
     if (node->gone) {
         strbuf_printf(text, "the Node object is gone, but %u of its pods %s still there",
-                      node->allocations, node->allocations == 1 ? "is" : "are");
+                      node->n_allocations, node->n_allocations == 1 ? "is" : "are");
         drift_say(report, "node_gone", drift);
     }
     /* An excluded node (its GPUs are not ours) agrees with the ledger, which has no GPUs for it. */
@@ -127,10 +127,10 @@ static int64_t mixed_since(const struct node *node, const struct gpu *gpu)
 
     must(gpu->charges > 0);
     must((gpu->flags & GPU_HELD) != 0);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *pod = node->allocation[i];
         bool on = pod->facts.held_gpus > 0;
-        for (uint32_t k = 0; k < pod->charges && !on; k++)
+        for (uint32_t k = 0; k < pod->n_charges && !on; k++)
             on = node_gpu(node, atom_text(pod->charge[k].gpu)) == gpu;
         const int64_t came = came_ms(&pod->facts);
         since = on && came > since ? came : since;
@@ -185,8 +185,8 @@ static void of_gpu(struct report *report, const struct gpu *gpu)
 
 static bool shares_gpus(const struct allocation_facts *facts)
 {
-    must(facts->shares <= PARTS_MAX);
-    return facts->shares > 0 || facts->unplaced_milli > 0;
+    must(facts->n_shares <= PARTS_MAX);
+    return facts->n_shares > 0 || facts->unplaced_milli > 0;
 }
 
 /* Reports the first unhealthy GPU of the pod; GPUs that the node does not show are absent. */
@@ -196,7 +196,7 @@ static void of_health(struct report *report, const struct allocation *allocation
 
     must(report->text.len == 0);
     must(allocation->facts.node == node->name);
-    for (uint32_t i = 0; i < allocation->charges; i++) {
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
         must(gpu != NULL); /* a node lists all GPUs charged on it */
         if ((gpu->flags & (GPU_UNHEALTHY | GPU_ABSENT)) != GPU_UNHEALTHY)
@@ -252,7 +252,7 @@ static void of_mixture(struct report *report)
     struct drift drift = {.since_ms = 0};
     uint32_t sharing = 0;
 
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         const int64_t since = came_ms(facts);
         if (shares_gpus(facts))
@@ -260,7 +260,7 @@ static void of_mixture(struct report *report)
         if (since > drift.since_ms)
             drift.since_ms = since; /* upper bound: the latest arrival */
     }
-    must(sharing <= node->allocations);
+    must(sharing <= node->n_allocations);
     if (node->unnamed_gpus == 0 || sharing == 0)
         return;
     strbuf_printf(&report->text, "%u %s with shares beside %u whole %s of another resource",
@@ -279,9 +279,9 @@ void drift_of(const struct node *node, void *user,
     strbuf_init(&report.text);
     of_node(&report);
     of_mixture(&report);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         of_gpu(&report, &node->gpu[i]);
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         of_allocation(&report, node->allocation[i]);
     strbuf_done(&report.text);
 }

@@ -79,7 +79,7 @@ void ledger_free(struct ledger *ledger)
         allocation_unref(allocation);
     for (size_t at = 0; (duplicate_nodes = map_next(&ledger->duplicate_nodes, &at)) != NULL;)
         duplicate_nodes_free(duplicate_nodes);
-    for (uint32_t i = 0; i < ledger->books; i++)
+    for (uint32_t i = 0; i < ledger->n_books; i++)
         book_unref(ledger->book[i]);
     slot_index_unref(ledger->index);
     slot_index_unref(ledger->open_index);
@@ -134,7 +134,7 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name)
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot)
 {
     must(slot <= ledger->places);
-    must(ledger->places <= ledger->books * BOOK_NODES);
+    must(ledger->places <= ledger->n_books * BOOK_NODES);
     return slot < ledger->places ? slot_node(ledger->book, slot) : NULL;
 }
 
@@ -193,7 +193,7 @@ const struct node *ledger_next_node(const struct ledger *ledger, size_t *at)
 static bool ledger_owns(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
-    must(gpu < node->gpu + node->gpus);
+    must(gpu < node->gpu + node->n_gpus);
     return (gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
@@ -203,14 +203,14 @@ static bool ledger_owns(const struct node *node, const struct gpu *gpu)
  */
 static bool same_owned_ids(const struct node *a, const struct node *b)
 {
-    if (a == NULL || b == NULL || a->gpus != b->gpus || a->owned_ids != b->owned_ids)
+    if (a == NULL || b == NULL || a->n_gpus != b->n_gpus || a->n_owned_ids != b->n_owned_ids)
         return false;
-    for (uint32_t i = 0; i < a->gpus; i++)
+    for (uint32_t i = 0; i < a->n_gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||
             ((a->gpu[i].flags ^ b->gpu[i].flags) & (GPU_DUPLICATE | GPU_ABSENT)) != 0)
             return false;
-    return a->owned_ids == 0 ||
-           memcmp(a->owned_id, b->owned_id, a->owned_ids * sizeof *a->owned_id) == 0;
+    return a->n_owned_ids == 0 ||
+           memcmp(a->owned_id, b->owned_id, a->n_owned_ids * sizeof *a->owned_id) == 0;
 }
 
 /* Linear: the list contains only UUIDs shown by several nodes, each once. */
@@ -239,8 +239,8 @@ static void mark_undecided(struct ledger *ledger, const struct atom *id)
 static void mark_words_undecided(struct ledger *ledger, const struct node *from,
                                  const struct node *to)
 {
-    must(from->gpus == to->gpus);
-    for (uint32_t i = 0; i < from->gpus; i++) {
+    must(from->n_gpus == to->n_gpus);
+    for (uint32_t i = 0; i < from->n_gpus; i++) {
         must(from->gpu[i].id == to->gpu[i].id);
         if (((from->gpu[i].flags ^ to->gpu[i].flags) & GPU_CONTESTED) != 0)
             look_again(ledger, to->gpu[i].id);
@@ -311,27 +311,27 @@ static void take_owner(struct ledger *ledger, const struct atom *id, uint32_t sl
 
 static void drop_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *node)
 {
-    for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
+    for (uint32_t i = 0; node != NULL && i < node->n_gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             drop_duplicate_node(ledger, slot, gpu);
         else if (ledger_owns(node, gpu))
             drop_owner(ledger, gpu->id, slot);
     }
-    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+    for (uint32_t i = 0; node != NULL && i < node->n_owned_ids; i++)
         drop_owner(ledger, node->owned_id[i], slot);
 }
 
 static void take_owned_ids(struct ledger *ledger, uint32_t slot, const struct node *node)
 {
-    for (uint32_t i = 0; node != NULL && i < node->gpus; i++) {
+    for (uint32_t i = 0; node != NULL && i < node->n_gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_DUPLICATE) != 0)
             add_duplicate_node(ledger, slot, gpu);
         else if (ledger_owns(node, gpu))
             take_owner(ledger, gpu->id, slot);
     }
-    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+    for (uint32_t i = 0; node != NULL && i < node->n_owned_ids; i++)
         take_owner(ledger, node->owned_id[i], slot);
 }
 
@@ -358,10 +358,10 @@ static const struct node **own_place(struct ledger *ledger, uint32_t slot)
     must(slot <= ledger->places);
     must(slot < NODES_MAX);
 
-    if (slot / BOOK_NODES == ledger->books) {
+    if (slot / BOOK_NODES == ledger->n_books) {
         ledger->book =
-            xgrow(ledger->book, ledger->books, &ledger->book_capacity, sizeof *ledger->book);
-        ledger->book[ledger->books++] = book_new();
+            xgrow(ledger->book, ledger->n_books, &ledger->book_capacity, sizeof *ledger->book);
+        ledger->book[ledger->n_books++] = book_new();
     }
     return books_place(ledger->book, slot);
 }
@@ -512,7 +512,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
     }
     if (ledger_lives(from)) {
         if (!ledger_lives(to))
-            names_let_go(ledger->names, from->charges);
+            names_let_go(ledger->names, from->n_charges);
         allocation_unref(from);
     }
 }
@@ -694,7 +694,7 @@ static bool gives_room(const struct node *from, const struct node *to)
     /* While idle, the node may have been reserved for pods of several GPUs (rulebook.h). */
     if (from != NULL && from->rules != 0 && node_is_idle(from) && !node_is_idle(to))
         return true;
-    for (uint32_t i = 0; i < to->gpus; i++) {
+    for (uint32_t i = 0; i < to->n_gpus; i++) {
         const struct gpu *gpu = &to->gpu[i];
         const struct gpu *was = from == NULL ? NULL : node_gpu(from, atom_text(gpu->id));
         if (gpu_gives_room(was, gpu))
@@ -715,13 +715,13 @@ static void count_node(struct snapshot *snapshot, const struct node *from, const
 {
     if (from != NULL) {
         must(snapshot->nodes > 0);
-        must(snapshot->allocations >= from->allocations);
+        must(snapshot->allocations >= from->n_allocations);
         snapshot->nodes--;
-        snapshot->allocations -= from->allocations;
+        snapshot->allocations -= from->n_allocations;
     }
     if (to != NULL) {
         snapshot->nodes++;
-        snapshot->allocations += to->allocations;
+        snapshot->allocations += to->n_allocations;
     }
     must(snapshot->nodes <= snapshot->slots);
 }
@@ -767,16 +767,16 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
         ledger->room_came = false;
     }
     snapshot->capacity_generation = ledger->capacity_generation;
-    snapshot->books = ledger->books;
-    snapshot->slots = ledger->books * BOOK_NODES;
-    snapshot->book = xcalloc((size_t)ledger->books + 1, sizeof *snapshot->book);
+    snapshot->n_books = ledger->n_books;
+    snapshot->slots = ledger->n_books * BOOK_NODES;
+    snapshot->book = xcalloc((size_t)ledger->n_books + 1, sizeof *snapshot->book);
     /* Shares every book: the next change copies the page that it writes to. */
-    for (uint32_t i = 0; i < ledger->books; i++)
+    for (uint32_t i = 0; i < ledger->n_books; i++)
         snapshot->book[i] = book_ref(ledger->book[i]);
 
     snapshot->nodes = (uint32_t)ledger->slots.count;
     snapshot->allocations = (uint32_t)ledger->live.count;
-    snapshot->opens = (uint32_t)ledger->open.count;
+    snapshot->n_opens = (uint32_t)ledger->open.count;
     room_in_index(ledger, (uint32_t)count);
     hold_back(ledger, snapshot, held_back, count);
     snapshot->index = slot_index_ref(ledger->index);
@@ -802,7 +802,7 @@ static const struct node *node_of_undecided(const struct ledger *ledger, const s
     if (slot == SLOT_NONE)
         return duplicate_nodes == NULL ? NULL : ledger_at(ledger, duplicate_nodes->slot[0]);
     const struct node *owner = ledger_at(ledger, slot);
-    for (uint32_t i = 0; i < owner->gpus; i++) {
+    for (uint32_t i = 0; i < owner->n_gpus; i++) {
         const struct gpu *gpu = &owner->gpu[i];
         if (gpu->id == id && (gpu->flags & GPU_ABSENT) == 0 &&
             ((gpu->flags & GPU_CONTESTED) != 0) != (duplicate_nodes != NULL))

@@ -19,7 +19,7 @@ enum { UNCHECKED_MAX = GPU_MILLI * GPUS_PER_NODE_MAX };
 /* The shares of one observed pod, under construction. */
 struct adopted_shares {
     struct share *share;
-    uint32_t shares;
+    uint32_t n_shares;
     uint32_t unplaced_milli;
     bool presumed;
 };
@@ -46,18 +46,18 @@ static int64_t unchecked_amount(const char *text)
 static uint32_t unchecked_milli(const struct pod *pod)
 {
     int64_t sum = 0;
-    for (uint32_t i = 0; i < pod->containers; i++)
+    for (uint32_t i = 0; i < pod->n_containers; i++)
         if (pod->container[i].amount != NULL)
             sum += unchecked_amount(pod->container[i].amount);
     must(sum >= 0);
-    must(sum <= (int64_t)UNCHECKED_MAX * pod->containers);
+    must(sum <= (int64_t)UNCHECKED_MAX * pod->n_containers);
     return sum < UNCHECKED_MAX ? (uint32_t)sum : UNCHECKED_MAX;
 }
 
 static bool ledger_adopt_asks(const struct request *request)
 {
-    must(request == NULL || request->wants <= CONTAINERS_MAX);
-    return request != NULL && request->wants > 0;
+    must(request == NULL || request->n_wants <= CONTAINERS_MAX);
+    return request != NULL && request->n_wants > 0;
 }
 
 bool adopt_counts(const struct pod *pod, const struct request *request)
@@ -71,11 +71,11 @@ static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
 {
     const struct text text = text_of(id);
     must(text.len > 0);
-    must(draft->gpus <= draft->capacity);
-    for (uint32_t i = 0; i < draft->gpus; i++)
+    must(draft->n_gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->n_gpus; i++)
         if (text_eq(atom_text(draft->gpu[i].id), text))
             return &draft->gpu[i];
-    for (uint32_t i = 0; i < draft->gpus; i++)
+    for (uint32_t i = 0; i < draft->n_gpus; i++)
         if (draft->gpu[i].alias != NULL && text_eq(atom_text(draft->gpu[i].alias), text))
             return &draft->gpu[i];
     return NULL;
@@ -85,9 +85,9 @@ static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
 static const struct pod_share *note_line(const struct pod *pod, const char *container, uint32_t n)
 {
     must(pod->annotation == NOTE_OK);
-    must(n < pod->shares);
+    must(n < pod->n_shares);
 
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         if (strcmp(pod->share[i].container, container) == 0 && n-- == 0)
             return &pod->share[i];
     return NULL;
@@ -97,9 +97,9 @@ static const struct pod_share *note_line(const struct pod *pod, const char *cont
 static bool ledger_adopt_twice(const struct adopted_shares *places, const struct share *next)
 {
     must(next->gpu != NULL);
-    must(places->shares <= PARTS_MAX);
+    must(places->n_shares <= PARTS_MAX);
 
-    for (uint32_t i = 0; i < places->shares; i++)
+    for (uint32_t i = 0; i < places->n_shares; i++)
         if (places->share[i].gpu == next->gpu && places->share[i].order == next->order)
             return true;
     return false;
@@ -109,8 +109,8 @@ static bool ledger_adopt_twice(const struct adopted_shares *places, const struct
 static bool holds_by(const struct adopted_shares *places, const struct atom *name)
 {
     must(name != NULL);
-    must(places->shares <= PARTS_MAX);
-    for (uint32_t i = 0; i < places->shares; i++)
+    must(places->n_shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < places->n_shares; i++)
         if (places->share[i].gpu == name)
             return true;
     return false;
@@ -124,11 +124,11 @@ static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledge
                                                const struct pod_share *line,
                                                const struct adopted_shares *places)
 {
-    must(draft->gpus <= draft->capacity);
+    must(draft->n_gpus <= draft->capacity);
     must(line->gpu[0] != '\0');
     if (strchr(line->gpu, '/') != NULL)
         return NULL;
-    for (uint32_t i = 0; i < draft->gpus; i++) {
+    for (uint32_t i = 0; i < draft->n_gpus; i++) {
         struct gpu *gpu = &draft->gpu[i];
         if (gpu->index != line->index || gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
             continue;
@@ -143,7 +143,7 @@ static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledge
 static const struct atom *name_on(const struct draft *draft, const struct gpu *gpu,
                                   const struct pod_share *line, const struct adopted_shares *places)
 {
-    must(gpu >= draft->gpu && gpu < draft->gpu + draft->gpus);
+    must(gpu >= draft->gpu && gpu < draft->gpu + draft->n_gpus);
     must(gpu->alias != gpu->id);
     if (holds_by(places, gpu->id))
         return gpu->id;
@@ -157,7 +157,7 @@ static const struct atom *name_on(const struct draft *draft, const struct gpu *g
 static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *id)
 {
     must(id->len > 0);
-    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+    for (uint32_t i = 0; node != NULL && i < node->n_owned_ids; i++)
         if (node->owned_id[i] == id)
             return true;
     return false;
@@ -170,7 +170,7 @@ static bool ledger_adopt_owned_ids(const struct node *node, const struct atom *i
 static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
                                      const struct pod_share *line)
 {
-    if (draft->gpus >= GPUS_PER_NODE_MAX || draft->gpus == draft->capacity)
+    if (draft->n_gpus >= GPUS_PER_NODE_MAX || draft->n_gpus == draft->capacity)
         return NULL;
     const struct atom *id = names_intern(ledger->names, text_of(line->gpu));
     const struct gpu gpu = {
@@ -185,9 +185,9 @@ static const struct gpu *come_absent(struct draft *draft, struct ledger *ledger,
         .numa = -1,
     };
     draft_absent(draft, &gpu);
-    must(draft->gpus <= draft->capacity);
-    must(draft->gpu[draft->gpus - 1].id == gpu.id);
-    return &draft->gpu[draft->gpus - 1];
+    must(draft->n_gpus <= draft->capacity);
+    must(draft->gpu[draft->n_gpus - 1].id == gpu.id);
+    return &draft->gpu[draft->n_gpus - 1];
 }
 
 /* False: the line cannot be counted, so the whole annotation is ignored. */
@@ -215,8 +215,8 @@ static bool add_line(struct draft *draft, struct ledger *ledger, const struct wa
     };
     if (ledger_adopt_twice(places, &share))
         return false;
-    must(places->shares < PARTS_MAX);
-    places->share[places->shares++] = share;
+    must(places->n_shares < PARTS_MAX);
+    places->share[places->n_shares++] = share;
     return true;
 }
 
@@ -228,8 +228,8 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
                             const struct command *command, struct adopted_shares *places)
 {
     const struct request *request = command->request;
-    must(places->shares == 0);
-    for (uint32_t w = 0; w < request->wants; w++) {
+    must(places->n_shares == 0);
+    for (uint32_t w = 0; w < request->n_wants; w++) {
         const struct want *want = &request->want[w];
         for (uint32_t n = 0; n < want->parts; n++) {
             const struct pod_share *line = note_line(command->pod, want->container, n);
@@ -238,7 +238,7 @@ static bool copy_annotation(struct draft *draft, struct ledger *ledger,
                 return false;
         }
     }
-    must(places->shares == command->pod->shares);
+    must(places->n_shares == command->pod->n_shares);
     return true;
 }
 
@@ -254,8 +254,8 @@ static bool ledger_adopt_has_room(const struct gpu *gpu, const struct charge *ch
 /* Compares charges, not shares: containers that never run together may use the same milli. */
 static bool ledger_adopt_within(const struct draft *draft, const struct allocation *allocation)
 {
-    must(allocation->charges > 0);
-    for (uint32_t i = 0; i < allocation->charges; i++) {
+    must(allocation->n_charges > 0);
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
         must(gpu != NULL);
@@ -287,7 +287,7 @@ static struct allocation *ledger_adopt_make(const struct draft *draft,
         .unplaced_milli = places->unplaced_milli,
         .bound_ms = pod->scheduled_ms > 0 ? pod->scheduled_ms : command->at_ms,
         .terminating_ms = pod->terminating_ms,
-        .shares = places->shares,
+        .n_shares = places->n_shares,
         .share = places->share,
     };
     must(draft->build.name != NULL);
@@ -300,12 +300,12 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
                                                const struct command *command,
                                                struct adopted_shares *places)
 {
-    must(places->shares == 0);
+    must(places->n_shares == 0);
     must(!places->presumed);
     if (!adopt_believes(command->pod, command->request))
         return NULL;
 
-    const uint32_t gpus = draft->gpus;
+    const uint32_t gpus = draft->n_gpus;
     /* A backup: copying the annotation may set aliases and add absent GPUs. */
     CLEANUP(xfreep) struct gpu *before = xcalloc(gpus + 1, sizeof *before);
     for (uint32_t i = 0; i < gpus; i++)
@@ -324,7 +324,7 @@ static struct allocation *ledger_adopt_believe(struct ledger *ledger, struct dra
     allocation_unref(allocation);
     for (uint32_t i = 0; i < gpus; i++)
         draft->gpu[i] = before[i];
-    places->shares = 0;
+    places->n_shares = 0;
     return NULL;
 }
 
@@ -344,7 +344,7 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
     const struct gpu *best = NULL;
     must(part->gpu == NULL);
     must(part->milli > 0);
-    for (uint32_t i = 0; i < draft->gpus; i++) {
+    for (uint32_t i = 0; i < draft->n_gpus; i++) {
         const struct gpu *gpu = &draft->gpu[i];
         struct share on = *part;
         on.gpu = gpu->id;
@@ -367,8 +367,8 @@ static const struct gpu *least_over(const struct draft *draft, const uint32_t *t
 static uint32_t shown_milli(const struct draft *draft)
 {
     uint32_t milli = 0;
-    must(draft->gpus <= draft->capacity);
-    for (uint32_t i = 0; i < draft->gpus; i++)
+    must(draft->n_gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->n_gpus; i++)
         milli += (draft->gpu[i].flags & GPU_ABSENT) == 0 ? draft->gpu[i].milli : 0;
     must(milli <= UNCHECKED_MAX);
     return milli;
@@ -382,11 +382,11 @@ static void ledger_adopt_squeeze(const struct draft *draft, const struct request
                                  struct adopted_shares *places)
 {
     const uint32_t there = shown_milli(draft);
-    uint32_t *taken = xcalloc(draft->gpus + 1, sizeof *taken);
-    for (uint32_t i = 0; i < draft->gpus; i++)
+    uint32_t *taken = xcalloc(draft->n_gpus + 1, sizeof *taken);
+    for (uint32_t i = 0; i < draft->n_gpus; i++)
         taken[i] = draft->gpu[i].used_milli + draft->gpu[i].reserved_milli;
 
-    for (uint32_t w = 0; w < request->wants; w++) {
+    for (uint32_t w = 0; w < request->n_wants; w++) {
         const struct want *want = &request->want[w];
         for (uint32_t n = 0; n < want->parts; n++) {
             struct share share = {.container = want->container,
@@ -401,9 +401,9 @@ static void ledger_adopt_squeeze(const struct draft *draft, const struct request
             share.gpu = gpu->id;
             share.mib = inventory_share_mib(gpu->mib, gpu->milli, want->milli);
             taken[gpu - draft->gpu] += want->milli;
-            must(places->shares < PARTS_MAX);
+            must(places->n_shares < PARTS_MAX);
             must((gpu->flags & GPU_ABSENT) == 0);
-            places->share[places->shares++] = share;
+            places->share[places->n_shares++] = share;
         }
     }
     xfree(taken);
@@ -418,21 +418,21 @@ static void ledger_adopt_guess(const struct ledger *ledger, const struct draft *
 {
     const struct node *node = draft->old;
 
-    must(places->shares == 0);
+    must(places->n_shares == 0);
     places->presumed = true;
     if (node != NULL && !node->gone) {
         struct placement *placement = xcalloc(1, sizeof *placement);
         must(request->rules == 0); /* rules do not apply to running pods */
         if (ledger_place(ledger, node, request, placement).why == REASON_NONE) {
-            must(placement->parts <= PARTS_MAX);
+            must(placement->n_parts <= PARTS_MAX);
             place_shares(placement, request, node, places->share);
-            places->shares = placement->parts;
+            places->n_shares = placement->n_parts;
         }
         xfree(placement);
     }
-    if (places->shares == 0)
+    if (places->n_shares == 0)
         ledger_adopt_squeeze(draft, request, places);
-    must(places->shares > 0 || places->unplaced_milli > 0);
+    must(places->n_shares > 0 || places->unplaced_milli > 0);
 }
 
 struct allocation *adopt_place(struct ledger *ledger, struct draft *draft,
@@ -485,7 +485,7 @@ static bool ledger_adopt_notes(const struct node *node, const struct pod *pod,
     must(pod->annotation == NOTE_OK);
     must(share->milli > 0);
 
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct pod_share *line = &pod->share[i];
         if (line->milli == share->milli && line->mib == share->mib &&
             pod_share_asked(line) == (share->asked > 0 ? share->asked : share->milli) &&
@@ -503,11 +503,11 @@ bool adopt_differs(const struct node *node, const struct allocation_facts *facts
 
     /* A pod adopted without an annotation is another kind of drift. */
     if (pod->annotation == NOTE_NONE)
-        return facts->origin == ORIGIN_GRANTED && facts->shares > 0;
-    if (pod->annotation == NOTE_BROKEN || pod->shares != facts->shares)
+        return facts->origin == ORIGIN_GRANTED && facts->n_shares > 0;
+    if (pod->annotation == NOTE_BROKEN || pod->n_shares != facts->n_shares)
         return true;
     must(pod->annotation == NOTE_OK);
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         if (!ledger_adopt_notes(node, pod, &facts->share[i]))
             return true;
     return false;

@@ -91,10 +91,10 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
     must(node != NULL);
     must(ledger->names != NULL);
     totals->nodes++;
-    totals->allocations += node->allocations;
-    for (uint32_t i = 0; i < node->allocations; i++)
+    totals->allocations += node->n_allocations;
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         totals->open += allocation_is_open(node->allocation[i]);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         totals->duplicate_nodes += (gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE;
         if ((gpu->flags & GPU_DUPLICATE) != 0)
@@ -102,7 +102,7 @@ static void ledger_assert_count(const struct ledger *ledger, const struct node *
         else if (gpu_id_is_real(gpu->id, atom_text(node->name)))
             totals->owners++;
     }
-    totals->owners += node->owned_ids;
+    totals->owners += node->n_owned_ids;
 }
 
 /* Checks the node itself first: with a broken node every table would seem wrong. */
@@ -120,17 +120,17 @@ static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
     if (value_slot(map_find(&ledger->slots, atom_text(node->name))) != slot ||
         names_find(ledger->names, atom_text(node->name)) != node->name)
         return err_set(err, ERR_CORRUPT, "node %s: it is not found by its name", node->name->text);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         const char *fault = broken_gpu(ledger, node, slot, &node->gpu[i]);
         if (fault != NULL)
             return ledger_assert_broken(node, "GPU", node->gpu[i].id->text, fault, err);
     }
-    for (uint32_t i = 0; i < node->owned_ids; i++)
+    for (uint32_t i = 0; i < node->n_owned_ids; i++)
         if (value_slot(map_find(&ledger->owners, atom_text(node->owned_id[i]))) != slot)
             return ledger_assert_broken(node, "claim", node->owned_id[i]->text,
                                         "the table of owners has another node for it, or none",
                                         err);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const char *fault = ledger_assert_broken_allocation(ledger, node->allocation[i]);
         if (fault != NULL)
             return ledger_assert_broken(node, "pod", node->allocation[i]->facts.uid, fault, err);

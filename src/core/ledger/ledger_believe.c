@@ -36,7 +36,7 @@ static bool ledger_believe_answers(const struct pod *pod, const struct want *wan
     uint32_t lines = 0;
     must(want->parts > 0);
     must(want->milli > 0);
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         if (strcmp(pod->share[i].container, want->container) != 0)
             continue;
         if (pod_share_asked(&pod->share[i]) != want->milli)
@@ -52,13 +52,13 @@ static bool is_raised_alike(const struct pod *pod, const struct request *request
     uint32_t raised = 0;
 
     must(pod->annotation == NOTE_OK);
-    must(pod->shares <= PARTS_MAX);
-    for (uint32_t i = 0; i < pod->shares; i++)
+    must(pod->n_shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         if (pod->share[i].milli != pod_share_asked(&pod->share[i]))
             raised = pod->share[i].milli;
     if (raised == 0)
         return true;
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const uint32_t asked = pod_share_asked(&pod->share[i]);
         if (pod->share[i].milli != (asked > raised ? asked : raised) ||
             pod->share[i].mib < request->memory_mib)
@@ -74,22 +74,22 @@ bool adopt_believes(const struct pod *pod, const struct request *request)
     must(pod != NULL);
     must(request != NULL);
 
-    if (pod->annotation != NOTE_OK || pod->shares > PARTS_MAX)
+    if (pod->annotation != NOTE_OK || pod->n_shares > PARTS_MAX)
         return false;
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct pod_share *line = &pod->share[i];
         if (line->mib >= NOTE_MIB_MAX || !could_be_here(pod, line->gpu) ||
             pod_share_repeats(pod, i))
             return false;
     }
     uint32_t parts = 0;
-    for (uint32_t w = 0; w < request->wants; w++) {
+    for (uint32_t w = 0; w < request->n_wants; w++) {
         if (!ledger_believe_answers(pod, &request->want[w]))
             return false;
         parts += request->want[w].parts;
     }
     /* no lines for containers without a request */
-    if (parts != pod->shares)
+    if (parts != pod->n_shares)
         return false;
     return pod->proof == PROOF_SIGNED || is_raised_alike(pod, request);
 }

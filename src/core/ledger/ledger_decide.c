@@ -53,7 +53,7 @@ static enum verdict ledger_decide_step(const struct ledger *ledger, const struct
 {
     const uint32_t slot = ledger_slot(ledger, atom_text(held->facts.node));
     must(slot != SLOT_NONE);
-    must(facts->shares == held->facts.shares);
+    must(facts->n_shares == held->facts.n_shares);
 
     struct draft draft;
     draft_init(&draft, ledger_at(ledger, slot), slot, 0);
@@ -145,7 +145,7 @@ static bool lies_with_all(const struct node *node, const struct allocation_facts
 {
     must(container != NULL);
     must(gpu != NULL);
-    for (uint32_t i = 0; i < held->shares; i++) {
+    for (uint32_t i = 0; i < held->n_shares; i++) {
         const struct share *share = &held->share[i];
         const struct gpu *other = node_gpu(node, atom_text(share->gpu));
         must(share->milli > 0);
@@ -174,7 +174,7 @@ static bool want_is_met(const struct node *node, const struct allocation_facts *
 
     must(want->parts > 0);
     must(want->milli > 0);
-    for (uint32_t i = 0; i < held->shares; i++) {
+    for (uint32_t i = 0; i < held->n_shares; i++) {
         const struct share *share = &held->share[i];
         if (strcmp(share->container, want->container) != 0)
             continue;
@@ -214,8 +214,8 @@ static bool raise_is_due(const struct ledger *ledger, const struct node *node,
     uint32_t raised = 0;
     uint32_t need = 0;
 
-    must(held->shares <= PARTS_MAX);
-    for (uint32_t i = 0; i < held->shares; i++) {
+    must(held->n_shares <= PARTS_MAX);
+    for (uint32_t i = 0; i < held->n_shares; i++) {
         const struct share *share = &held->share[i];
         if (share->milli == share->asked)
             continue;
@@ -240,14 +240,14 @@ static bool wants_are_met(const struct node *node, const struct allocation_facts
 {
     uint32_t parts = 0;
 
-    must(held->shares <= PARTS_MAX);
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++) {
+    must(held->n_shares <= PARTS_MAX);
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         if (!want_is_met(node, held, request, &request->want[i]))
             return false;
         parts += request->want[i].parts;
     }
-    return parts == held->shares;
+    return parts == held->n_shares;
 }
 
 /* Would the node accept the pod, if it were not there yet? The shares are on open GPUs. */
@@ -257,10 +257,10 @@ static bool node_takes_again(const struct node *node, const struct allocation *h
     const struct text uid = text_of(held->facts.uid);
     struct room room;
 
-    must(held->charges <= held->facts.shares);
+    must(held->n_charges <= held->facts.n_shares);
     must(held->facts.node == node->name);
     room_without(node, &uid, 1, &room);
-    return place_weigh_node(&room, request, held->charges) == REASON_NONE;
+    return place_weigh_node(&room, request, held->n_charges) == REASON_NONE;
 }
 
 /* Would the allocation be a correct placement of this request now? */
@@ -310,7 +310,7 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
  */
 static void must_fit(const struct node *node, const struct allocation *granted)
 {
-    for (uint32_t i = 0; i < granted->charges; i++) {
+    for (uint32_t i = 0; i < granted->n_charges; i++) {
         const struct gpu *gpu = node_gpu(node, atom_text(granted->charge[i].gpu));
         must(gpu != NULL);
         must(gpu->used_milli + gpu->reserved_milli <= gpu->milli);
@@ -349,10 +349,10 @@ static struct allocation *ledger_decide_grant(const struct node *node,
                                               const struct command *command,
                                               const struct placement *placement)
 {
-    must(placement->parts > 0 || command->request->whole > 0);
-    must(placement->parts <= PARTS_MAX);
+    must(placement->n_parts > 0 || command->request->whole > 0);
+    must(placement->n_parts <= PARTS_MAX);
 
-    struct share *share = xcalloc(placement->parts + 1, sizeof *share);
+    struct share *share = xcalloc(placement->n_parts + 1, sizeof *share);
     place_shares(placement, command->request, node, share);
     const struct allocation_facts facts = {
         .uid = command->uid,
@@ -365,12 +365,12 @@ static struct allocation *ledger_decide_grant(const struct node *node,
         .held_gpus = command->request->whole,
         .reserved_ms = command->at_ms,
         .version = command->version,
-        .shares = placement->parts,
+        .n_shares = placement->n_parts,
         .share = share,
     };
     must(allocation_fault(&facts) == NULL);
     struct allocation *allocation = allocation_new(&facts);
-    must(allocation->charges > 0 || allocation->facts.held_gpus > 0);
+    must(allocation->n_charges > 0 || allocation->facts.held_gpus > 0);
     xfree(share);
     return allocation;
 }
@@ -448,7 +448,7 @@ static enum verdict decide_adopt(struct ledger *ledger, const struct command *co
         slot = ledger_free_slot(ledger);
 
     struct draft draft;
-    draft_init(&draft, node, slot, command->pod->shares);
+    draft_init(&draft, node, slot, command->pod->n_shares);
     if (node == NULL) {
         const struct atom *empty = names_intern(ledger->names, TEXT(""));
         draft.build.name = names_intern(ledger->names, text_of(command->node));
@@ -483,7 +483,7 @@ static enum verdict decide_node_change(struct draft *draft, const struct command
     out->node_before = old != NULL ? node_ref(old) : NULL;
     out->node_after = node;
     must(out->node_before != NULL || out->node_after != NULL);
-    must(old == NULL || node == NULL || node->allocations == old->allocations);
+    must(old == NULL || node == NULL || node->n_allocations == old->n_allocations);
     return VERDICT_OK;
 }
 
@@ -506,7 +506,7 @@ static enum verdict decide_node(struct ledger *ledger, const struct command *com
         slot = ledger_free_slot(ledger);
     }
     struct draft draft;
-    draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->gpus : 0);
+    draft_init(&draft, ledger_at(ledger, slot), slot, inventory != NULL ? inventory->n_gpus : 0);
     if (inventory != NULL)
         draft_inventory(&draft, ledger, inventory);
     if (inventory != NULL || command->has_vouch)

@@ -27,10 +27,10 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         return;
     }
 
-    draft->capacity += old->gpus;
+    draft->capacity += old->n_gpus;
     draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
-    for (uint32_t i = 0; i < old->gpus; i++)
-        draft->gpu[draft->gpus++] = old->gpu[i];
+    for (uint32_t i = 0; i < old->n_gpus; i++)
+        draft->gpu[draft->n_gpus++] = old->gpu[i];
     draft->build = (struct node_build){
         .name = old->name,
         .uid = old->uid,
@@ -42,7 +42,7 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .plugin = old->plugin,
         .vouch = old->vouch,
         .vouch_ms = old->vouch_ms,
-        .notes = old->notes,
+        .n_notes = old->n_notes,
         .note = old->note,
         .host_known = old->host_known,
         .host = old->host,
@@ -53,12 +53,12 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
         .since_ms = old->since_ms,
         .names = old->names,
     };
-    must(draft->gpus <= draft->capacity);
+    must(draft->n_gpus <= draft->capacity);
 }
 
 void draft_done(struct draft *draft)
 {
-    must(draft->gpus <= draft->capacity);
+    must(draft->n_gpus <= draft->capacity);
     must(draft->build.allocation == NULL);
     xfree(draft->gpu);
     draft->gpu = NULL;
@@ -70,21 +70,21 @@ void draft_done(struct draft *draft)
 
 static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
 {
-    must(draft->gpus < draft->capacity);
+    must(draft->n_gpus < draft->capacity);
     must(gpu->milli > 0);
     must(gpu->milli <= GPU_MILLI);
     must(gpu->id->len > 0);
     must(gpu->id != gpu->alias);
-    draft->gpu[draft->gpus++] = *gpu;
+    draft->gpu[draft->n_gpus++] = *gpu;
 }
 
 /* Marks every GPU absent; node_new() keeps those with charges. */
 void draft_forget_gpus(struct draft *draft)
 {
     must(draft->old != NULL);
-    must(draft->gpus == draft->old->gpus);
+    must(draft->n_gpus == draft->old->n_gpus);
 
-    for (uint32_t i = 0; i < draft->gpus; i++) {
+    for (uint32_t i = 0; i < draft->n_gpus; i++) {
         draft->gpu[i].flags &= GPU_DUPLICATE;
         draft->gpu[i].flags |= GPU_ABSENT;
         draft->gpu[i].peers = 0; /* as in keep_absent(): positions change */
@@ -98,7 +98,7 @@ static bool ledger_draft_charge_by(const struct allocation *const *allocation, u
     must(id != NULL);
 
     for (uint32_t i = 0; i < allocations; i++)
-        for (uint32_t k = 0; k < allocation[i]->charges; k++)
+        for (uint32_t k = 0; k < allocation[i]->n_charges; k++)
             if (allocation[i]->charge[k].gpu == id)
                 return true;
     return false;
@@ -109,15 +109,15 @@ static bool charged_by_id(const struct node *node, const struct atom *id)
 {
     must(node != NULL);
     must(id->len > 0);
-    return ledger_draft_charge_by(node->allocation, node->allocations, id);
+    return ledger_draft_charge_by(node->allocation, node->n_allocations, id);
 }
 
 static bool ledger_draft_shows(const struct inventory *inventory, struct text id)
 {
     must(id.len > 0);
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
 
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         if (text_is(id, inventory->gpu[i].id))
             return true;
     return false;
@@ -142,10 +142,10 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
     const struct node *old = draft->old;
 
     must(facts->id != NULL);
-    must(facts >= inventory->gpu && facts < inventory->gpu + inventory->gpus);
+    must(facts >= inventory->gpu && facts < inventory->gpu + inventory->n_gpus);
     if (old == NULL || facts->alias != NULL)
         return NULL;
-    for (uint32_t i = 0; i < old->gpus; i++) {
+    for (uint32_t i = 0; i < old->n_gpus; i++) {
         const struct gpu *gpu = &old->gpu[i];
         const bool absent = (gpu->flags & GPU_ABSENT) != 0;
         const bool by_name = gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id);
@@ -162,7 +162,7 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
 static bool keeps_alias(const struct node *old, const struct inventory *inventory,
                         const struct gpu *gpu)
 {
-    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(gpu >= old->gpu && gpu < old->gpu + old->n_gpus);
     must(gpu->alias != gpu->id);
     return gpu->alias != NULL && charged_by_id(old, gpu->alias) &&
            !ledger_draft_shows(inventory, atom_text(gpu->alias));
@@ -180,7 +180,7 @@ static const struct atom *alias_of(const struct draft *draft, const struct inven
     must(id != NULL);
     must(proposed != NULL);
     must(id != proposed);
-    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+    for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++)
         if (old->gpu[i].id == id &&
             (draft->moved ? old->gpu[i].alias != NULL : keeps_alias(old, inventory, &old->gpu[i])))
             return old->gpu[i].alias;
@@ -190,9 +190,9 @@ static const struct atom *alias_of(const struct draft *draft, const struct inven
 /* Only GPUs with a UUID as id have an alias. An inventory without GPUs counts as one of counts. */
 static bool shows_counts(const struct inventory *inventory)
 {
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    must(inventory->gpus == 0 || inventory->gpu != NULL);
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus == 0 || inventory->gpu != NULL);
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         if (inventory->gpu[i].alias != NULL)
             return false;
     return true;
@@ -201,9 +201,9 @@ static bool shows_counts(const struct inventory *inventory)
 /* Does the made-up id at this index refer to another GPU? */
 static bool another_there(const struct node *old, const struct gpu *gpu, uint32_t index)
 {
-    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(gpu >= old->gpu && gpu < old->gpu + old->n_gpus);
     must(index <= UINT16_MAX);
-    for (uint32_t i = 0; i < old->gpus; i++)
+    for (uint32_t i = 0; i < old->n_gpus; i++)
         if ((old->gpu[i].flags & GPU_ABSENT) == 0 && old->gpu[i].index == index)
             return &old->gpu[i] != gpu;
     return gpu->index != index;
@@ -216,10 +216,10 @@ static bool ledger_draft_contradicts(const struct node *old, const struct invent
     const bool counts = shows_counts(inventory);
 
     must(gpu->alias != NULL);
-    must(gpu >= old->gpu && gpu < old->gpu + old->gpus);
+    must(gpu >= old->gpu && gpu < old->gpu + old->n_gpus);
     if (!charged_by_id(old, gpu->alias) || (!counts && !keeps_alias(old, inventory, gpu)))
         return false;
-    for (uint32_t i = 0; i < inventory->gpus; i++) {
+    for (uint32_t i = 0; i < inventory->n_gpus; i++) {
         const struct gpu_facts *facts = &inventory->gpu[i];
         const char *name = facts->alias != NULL ? facts->alias : facts->id;
         const bool its_index = text_is(atom_text(gpu->alias), name);
@@ -247,9 +247,9 @@ static bool indexes_moved(const struct node *old, const struct inventory *invent
     bool stray = false;
     bool out = false;
 
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
     must(old == NULL || old->name != NULL);
-    for (uint32_t i = 0; old != NULL && i < old->gpus; i++) {
+    for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++) {
         const struct gpu *gpu = &old->gpu[i];
         const bool absent = (gpu->flags & GPU_ABSENT) != 0;
         const bool real = gpu_id_is_real(gpu->id, atom_text(old->name));
@@ -271,10 +271,10 @@ static const struct atom *uuid_of(const struct node *old, const struct inventory
     must(id != NULL);
     must(index <= UINT16_MAX);
 
-    for (uint32_t i = 0; old != NULL && i < old->gpus; i++)
+    for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++)
         if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
             return old->gpu[i].alias;
-    for (uint32_t i = 0; old != NULL && i < old->gpus; i++) {
+    for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++) {
         const struct gpu *gpu = &old->gpu[i];
         if (gpu->index == index && (gpu->flags & GPU_DUPLICATE) != 0 && gpu->alias == NULL &&
             charged_by_id(old, gpu->id))
@@ -338,10 +338,10 @@ static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t
 /* The Node object says nothing about its GPUs: they stay, and take no new shares. */
 static void keep_closed(struct draft *draft, const struct node *old)
 {
-    must(draft->gpus == 0);
-    must(old->gpus <= draft->capacity);
+    must(draft->n_gpus == 0);
+    must(old->n_gpus <= draft->capacity);
 
-    for (uint32_t i = 0; i < old->gpus; i++) {
+    for (uint32_t i = 0; i < old->n_gpus; i++) {
         struct gpu gpu = old->gpu[i];
         if ((gpu.flags & GPU_ABSENT) == 0) /* absent GPUs take no shares anyway */
             gpu.flags |= GPU_CORDONED;
@@ -353,14 +353,14 @@ static void keep_closed(struct draft *draft, const struct node *old)
 static void keep_absent(struct draft *draft, const struct inventory *inventory,
                         const struct node *old, uint32_t shown)
 {
-    must(shown == draft->gpus);
-    must(shown + old->gpus <= draft->capacity);
+    must(shown == draft->n_gpus);
+    must(shown + old->n_gpus <= draft->capacity);
 
-    for (uint32_t i = 0; i < old->gpus; i++) {
+    for (uint32_t i = 0; i < old->n_gpus; i++) {
         struct gpu gpu = old->gpu[i];
         if (ledger_draft_find_named(draft->gpu, shown, gpu.id) != NULL) {
             if (!keeps_alias(old, inventory, &old->gpu[i]) ||
-                ledger_draft_find_named(draft->gpu, draft->gpus, gpu.alias) != NULL)
+                ledger_draft_find_named(draft->gpu, draft->n_gpus, gpu.alias) != NULL)
                 continue;
             /* Present, but not under the UUID that a pod holds. */
             gpu.id = gpu.alias;
@@ -382,11 +382,12 @@ static void show_labels(struct draft *draft, struct ledger *ledger,
                         const struct inventory *inventory)
 {
     const struct rulebook *book = ledger->context != NULL ? ledger->context->rulebook : NULL;
-    const bool counts = inventory->gpus > 0 || inventory->silent;
+    const bool counts = inventory->n_gpus > 0 || inventory->silent;
 
     must(draft->labels == NULL);
-    must(inventory->labels == 0 || inventory->label != NULL);
-    draft->labels = counts ? labels_new(inventory->label, inventory->labels, ledger->names) : NULL;
+    must(inventory->n_labels == 0 || inventory->label != NULL);
+    draft->labels =
+        counts ? labels_new(inventory->label, inventory->n_labels, ledger->names) : NULL;
     /* Shares the former version's object if equal. */
     if (draft->old != NULL && labels_eq(draft->labels, draft->old->labels)) {
         labels_unref(draft->labels);
@@ -401,7 +402,7 @@ static void show_taints(struct draft *draft, const struct ledger *ledger,
                         const struct inventory *inventory)
 {
     must(draft->taints == NULL);
-    must(inventory->taints.taints == 0 || inventory->taints.taint != NULL);
+    must(inventory->taints.n_taints == 0 || inventory->taints.taint != NULL);
     draft->taints = taints_new(&inventory->taints);
     /* Shares the former version's object if equal; decide compares pointers. */
     if (draft->old != NULL && taints_eq(draft->taints, draft->old->taints)) {
@@ -417,11 +418,11 @@ static void show_taints(struct draft *draft, const struct ledger *ledger,
 static void draft_note(struct draft *draft, const struct atom *gpu, const struct gpu_facts *facts)
 {
     must(gpu != NULL);
-    must(draft->build.notes < GPUS_PER_NODE_MAX);
+    must(draft->build.n_notes < GPUS_PER_NODE_MAX);
     if (facts->held == NULL && facts->ill == NULL)
         return;
     draft->build.note = draft->note;
-    draft->note[draft->build.notes++] = (struct gpu_note){gpu, facts->held, facts->ill};
+    draft->note[draft->build.n_notes++] = (struct gpu_note){gpu, facts->held, facts->ill};
 }
 
 /* A silent inventory says nothing about the plugin either. */
@@ -442,8 +443,8 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     const struct node *old = draft->old;
     struct node_build *build = &draft->build;
 
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    must(inventory->gpus + (old != NULL ? old->gpus : 0) <= draft->capacity);
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus + (old != NULL ? old->n_gpus : 0) <= draft->capacity);
 
     build->name = names_intern(ledger->names, text_of(inventory->node));
     must(old == NULL || old->name == build->name);
@@ -458,12 +459,12 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     show_labels(draft, ledger, inventory);
     show_taints(draft, ledger, inventory);
     if (!inventory->silent)
-        build->notes = 0; /* a silent inventory keeps the notes, like the GPUs */
-    draft->gpus = 0;
+        build->n_notes = 0; /* a silent inventory keeps the notes, like the GPUs */
+    draft->n_gpus = 0;
     /* Before any GPU is added: it decides the meaning of indexes. */
     draft->moved = indexes_moved(old, inventory);
     const bool counts = shows_counts(inventory);
-    for (uint32_t i = 0; i < inventory->gpus; i++) {
+    for (uint32_t i = 0; i < inventory->n_gpus; i++) {
         const struct gpu_facts *facts = &inventory->gpu[i];
         /* An additional GPU: it may be any of the absent ones. */
         if (draft->moved && counts && known_by_uuid(draft, inventory, facts) == NULL)
@@ -477,9 +478,9 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
     else if (old != NULL)
-        keep_absent(draft, inventory, old, draft->gpus);
-    must(draft->gpus >= inventory->gpus || draft->moved);
-    must(build->problem == PROBLEM_NONE || inventory->gpus == 0);
+        keep_absent(draft, inventory, old, draft->n_gpus);
+    must(draft->n_gpus >= inventory->n_gpus || draft->moved);
+    must(build->problem == PROBLEM_NONE || inventory->n_gpus == 0);
 }
 
 /*
@@ -513,9 +514,9 @@ void draft_assign_owner(struct draft *draft, const struct ledger *ledger,
                         const struct inventory *first_owner)
 {
     must(draft->slot <= ledger->places);
-    must(draft->gpus <= draft->capacity);
+    must(draft->n_gpus <= draft->capacity);
 
-    for (uint32_t i = 0; i < draft->gpus; i++) {
+    for (uint32_t i = 0; i < draft->n_gpus; i++) {
         struct gpu *gpu = &draft->gpu[i];
         const unsigned kept = gpu->flags & ~(unsigned)(GPU_DUPLICATE | GPU_CONTESTED);
         /* Absent GPUs keep their owner. */
@@ -539,7 +540,7 @@ void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms)
 
 void draft_absent(struct draft *draft, const struct gpu *gpu)
 {
-    must(ledger_draft_find_named(draft->gpu, draft->gpus, gpu->id) == NULL);
+    must(ledger_draft_find_named(draft->gpu, draft->n_gpus, gpu->id) == NULL);
 
     struct gpu absent = *gpu;
     absent.flags = GPU_ABSENT | (gpu->flags & GPU_DUPLICATE);
@@ -557,13 +558,13 @@ static uint32_t ledger_draft_merge(const struct node *old, const struct allocati
     uint32_t count = 0;
     bool left = before == NULL;
 
-    for (uint32_t i = 0; old != NULL && i < old->allocations; i++) {
+    for (uint32_t i = 0; old != NULL && i < old->n_allocations; i++) {
         left = left || old->allocation[i] == before;
         if (old->allocation[i] != before)
             out[count++] = old->allocation[i];
     }
     must(left);
-    must(count <= (old != NULL ? old->allocations : 0));
+    must(count <= (old != NULL ? old->n_allocations : 0));
     if (after != NULL)
         out[count++] = after;
     return count;
@@ -578,11 +579,11 @@ static void forget_uuids(struct draft *draft)
     const struct node_build *build = &draft->build;
 
     must(build->name != NULL);
-    must(draft->gpus <= draft->capacity);
-    for (uint32_t i = 0; i < draft->gpus; i++) {
+    must(draft->n_gpus <= draft->capacity);
+    for (uint32_t i = 0; i < draft->n_gpus; i++) {
         struct gpu *gpu = &draft->gpu[i];
         if (gpu->alias != NULL && !gpu_id_is_real(gpu->id, atom_text(build->name)) &&
-            !ledger_draft_charge_by(build->allocation, build->allocations, gpu->alias))
+            !ledger_draft_charge_by(build->allocation, build->n_allocations, gpu->alias))
             gpu->alias = NULL;
     }
 }
@@ -612,7 +613,7 @@ static bool left_with(const struct draft *draft, const struct allocation *before
     must((gpu->flags & GPU_ABSENT) != 0);
     if (before == NULL || before->facts.node_uid == draft->build.uid)
         return false;
-    for (uint32_t i = 0; i < before->charges; i++)
+    for (uint32_t i = 0; i < before->n_charges; i++)
         if (before->charge[i].gpu == gpu->id || before->charge[i].gpu == gpu->alias)
             return true;
     return false;
@@ -629,20 +630,20 @@ static uint32_t ledger_draft_remember(const struct draft *draft, const struct al
     const struct node *old = draft->old;
     uint32_t owned_ids = 0;
 
-    must(old == NULL || old->owned_ids <= GPUS_PER_NODE_MAX);
+    must(old == NULL || old->n_owned_ids <= GPUS_PER_NODE_MAX);
     if (old == NULL || draft->build.gone || draft->another)
         return 0;
-    for (uint32_t i = 0; i < old->owned_ids; i++)
+    for (uint32_t i = 0; i < old->n_owned_ids; i++)
         if (draft->first_owner == NULL ||
             !ledger_draft_shows(draft->first_owner, atom_text(old->owned_id[i])))
             owned_ids = add_owned_id(out, owned_ids, old->owned_id[i]);
-    for (uint32_t i = 0; i < draft->gpus; i++) {
+    for (uint32_t i = 0; i < draft->n_gpus; i++) {
         const struct gpu *gpu = &draft->gpu[i];
         if ((gpu->flags & (GPU_ABSENT | GPU_DUPLICATE)) == GPU_ABSENT &&
             gpu_id_is_real(gpu->id, atom_text(draft->build.name)) && !left_with(draft, before, gpu))
             owned_ids = add_owned_id(out, owned_ids, gpu->id);
     }
-    must(owned_ids <= old->owned_ids + draft->gpus);
+    must(owned_ids <= old->n_owned_ids + draft->n_gpus);
     return owned_ids;
 }
 
@@ -665,11 +666,11 @@ static bool is_same_text(const char *a, const char *b)
 
 bool node_notes_alike(const struct node *a, const struct node *b)
 {
-    must(a->notes <= a->gpus);
-    must(b->notes <= b->gpus);
-    if (a->notes != b->notes)
+    must(a->n_notes <= a->n_gpus);
+    must(b->n_notes <= b->n_gpus);
+    if (a->n_notes != b->n_notes)
         return false;
-    for (uint32_t i = 0; i < a->notes; i++)
+    for (uint32_t i = 0; i < a->n_notes; i++)
         if (a->note[i].gpu != b->note[i].gpu || !is_same_text(a->note[i].held, b->note[i].held) ||
             !is_same_text(a->note[i].ill, b->note[i].ill))
             return false;
@@ -691,12 +692,12 @@ bool node_alike(const struct node *a, const struct node *b)
 
     if (a->name != b->name || a->uid != b->uid || a->source != b->source ||
         a->problem != b->problem || a->problem_text != b->problem_text || a->gone != b->gone ||
-        a->gpus != b->gpus || a->owned_ids != b->owned_ids)
+        a->n_gpus != b->n_gpus || a->n_owned_ids != b->n_owned_ids)
         return false;
-    for (uint32_t i = 0; i < a->gpus; i++)
+    for (uint32_t i = 0; i < a->n_gpus; i++)
         if (!gpu_alike(&a->gpu[i], &b->gpu[i]))
             return false;
-    for (uint32_t i = 0; i < a->owned_ids; i++)
+    for (uint32_t i = 0; i < a->n_owned_ids; i++)
         if (a->owned_id[i] != b->owned_id[i])
             return false;
     return true;
@@ -708,10 +709,10 @@ static bool same_trouble(const struct node *a, const struct node *b)
     must(a->name == b->name);
     must(a != b);
 
-    if (a->problem != b->problem || a->gone != b->gone || a->gpus != b->gpus ||
+    if (a->problem != b->problem || a->gone != b->gone || a->n_gpus != b->n_gpus ||
         (a->problem_text->len > 0) != (b->problem_text->len > 0))
         return false;
-    for (uint32_t i = 0; i < a->gpus; i++)
+    for (uint32_t i = 0; i < a->n_gpus; i++)
         if (a->gpu[i].id != b->gpu[i].id ||
             ((a->gpu[i].flags ^ b->gpu[i].flags) & ~(unsigned)(GPU_CONTESTED | GPU_HELD)) != 0)
             return false;
@@ -723,30 +724,30 @@ struct node *draft_node(struct draft *draft, const struct allocation *before,
 {
     const struct node *old = draft->old;
     struct node_build *build = &draft->build;
-    const uint32_t most = (old != NULL ? old->allocations : 0) + 1;
+    const uint32_t most = (old != NULL ? old->n_allocations : 0) + 1;
 
     must(build->name != NULL);
     must(build->uid != NULL);
     must(build->problem_text != NULL);
     must(before == NULL || after == NULL || strcmp(before->facts.uid, after->facts.uid) == 0);
     const struct allocation **list = xcalloc(most, sizeof(struct allocation *));
-    build->allocations = ledger_draft_merge(old, before, after, list);
+    build->n_allocations = ledger_draft_merge(old, before, after, list);
     build->allocation = list;
-    must(build->allocations <= most);
+    must(build->n_allocations <= most);
     if (before != NULL) /* otherwise it may be the first pod that is restored */
         forget_uuids(draft);
-    build->gpus = draft->gpus;
+    build->n_gpus = draft->n_gpus;
     build->gpu = draft->gpu;
     /* Worst case: every former claim stays, and every GPU becomes one. */
-    const uint32_t owned_ids_most = (old != NULL ? old->owned_ids : 0) + draft->gpus + 1;
+    const uint32_t owned_ids_most = (old != NULL ? old->n_owned_ids : 0) + draft->n_gpus + 1;
     const struct atom **owned_id = xcalloc(owned_ids_most, sizeof(struct atom *));
-    build->owned_ids = ledger_draft_remember(draft, before, owned_id);
+    build->n_owned_ids = ledger_draft_remember(draft, before, owned_id);
     build->owned_id = owned_id;
 
     struct node *node = NULL;
-    if (!build->gone || build->allocations > 0) {
+    if (!build->gone || build->n_allocations > 0) {
         node = node_new(build);
-        must(node->allocations == build->allocations);
+        must(node->n_allocations == build->n_allocations);
         node->since_ms = old != NULL && same_trouble(old, node) ? old->since_ms : at_ms;
     }
     build->allocation = NULL;

@@ -40,7 +40,7 @@ struct duplicate_nodes {
 struct ledger {
     struct names *names;
     struct book **book;
-    uint32_t books;
+    uint32_t n_books;
     size_t book_capacity;
     uint32_t places;     /* number of slots ever used; all slots are below it */
     uint32_t *free_slot; /* unused slots below places; a stack */
@@ -118,7 +118,7 @@ struct draft {
     const struct node *old;                  /* NULL: the node is new */
     struct gpu *gpu;                         /* owned; capacity for every GPU that may be added */
     struct gpu_note note[GPUS_PER_NODE_MAX]; /* storage of build.note for a new inventory */
-    uint32_t gpus;
+    uint32_t n_gpus;
     uint32_t capacity;
     const struct labels *labels; /* a reference */
     const struct taints *taints; /* a reference */

@@ -33,7 +33,7 @@ static void add_node(struct ledger *ledger, const struct node *node, int64_t sig
     for (uint32_t i = 0; i < workload->n_scarce; i++)
         ledger->supply.slots[i] += (uint64_t)(sign * slots.count[i]);
     ledger->supply.free_milli += (uint64_t)(sign * remaining.free_milli);
-    ledger->supply.nodes += (uint32_t)(sign * (node->gpus > 0));
+    ledger->supply.nodes += (uint32_t)(sign * (node->n_gpus > 0));
     must(ledger->supply.nodes <= NODES_MAX);
 }
 
@@ -44,10 +44,10 @@ static rule_set reserving_rules(const struct policy_context *context)
 
     if (context == NULL || context->rulebook == NULL)
         return 0;
-    for (uint32_t i = 0; i < context->rulebook->rules; i++)
+    for (uint32_t i = 0; i < context->rulebook->n_rules; i++)
         rules |= context->rulebook->rule[i].reserve > 0 ? one_rule(i) : 0;
-    must(context->rulebook->rules <= RULES_MAX);
-    must(context->rulebook->rules > 0 || rules == 0);
+    must(context->rulebook->n_rules <= RULES_MAX);
+    must(context->rulebook->n_rules > 0 || rules == 0);
     return rules;
 }
 
@@ -62,7 +62,7 @@ static void count_idle(struct ledger *ledger, const struct node *from, const str
     if (less == more)
         return;
     struct policy_context *context = policy_context_copy(ledger->context);
-    for (uint32_t i = 0; i < context->rulebook->rules; i++) {
+    for (uint32_t i = 0; i < context->rulebook->n_rules; i++) {
         must((less & one_rule(i)) == 0 || context->idle[i] > 0);
         context->idle[i] += (more & one_rule(i)) != 0;
         context->idle[i] -= (less & one_rule(i)) != 0;
@@ -94,7 +94,7 @@ void ledger_set_prices(struct ledger *ledger)
         return;
     must(has_prices(ledger));
     struct policy_context *context = policy_context_copy(former);
-    scarcity_prices(former->workload, &ledger->supply, context->price);
+    scarcity_prices(former->workload, &ledger->supply, context->scarcity_price);
     ledger->context = context;
     ledger->grants = 0;
     policy_context_unref(former);

@@ -20,7 +20,7 @@ static int ledger_restore_check_gpu(const struct ledger *ledger, const struct no
     const struct gpu *gpu = &build->gpu[i];
     const char *node = build->name->text;
 
-    must(i < build->gpus);
+    must(i < build->n_gpus);
     must(gpu->id != NULL);
     must(gpu->model != NULL);
     if (gpu->id->len == 0)
@@ -47,7 +47,7 @@ static int check_owned_id(const struct ledger *ledger, const struct node_build *
     const struct atom *id = build->owned_id[i];
     const char *node = build->name->text;
 
-    must(i < build->owned_ids);
+    must(i < build->n_owned_ids);
     must(id != NULL);
     if (build->gone || id->len == 0 || !gpu_id_is_real(id, atom_text(build->name)))
         return err_set(err, ERR_CORRUPT, "node %s: it cannot claim GPU %s", node, id->text);
@@ -56,7 +56,7 @@ static int check_owned_id(const struct ledger *ledger, const struct node_build *
     if (map_find(&ledger->owners, atom_text(id)) != NULL)
         return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which is another node's", node,
                        id->text);
-    for (uint32_t k = 0; k < build->gpus; k++)
+    for (uint32_t k = 0; k < build->n_gpus; k++)
         if (build->gpu[k].id == id)
             return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which it has", node,
                            id->text);
@@ -66,7 +66,7 @@ static int check_owned_id(const struct ledger *ledger, const struct node_build *
 static int ledger_restore_check_node(const struct ledger *ledger, const struct node_build *build,
                                      struct err *err)
 {
-    must(build->gpus == 0 || build->gpu != NULL);
+    must(build->n_gpus == 0 || build->gpu != NULL);
     must(err != NULL);
     if (build->name->len == 0 || build->name->len > NAME_BYTES_MAX)
         return err_set(err, ERR_CORRUPT, "node: a name of %u bytes, not 1 to %d", build->name->len,
@@ -76,15 +76,15 @@ static int ledger_restore_check_node(const struct ledger *ledger, const struct n
     if (ledger->slots.count >= NODES_MAX)
         return err_set(err, ERR_CORRUPT, "node %s: one more than %d nodes", build->name->text,
                        NODES_MAX);
-    for (uint32_t i = 0; i < build->gpus; i++) {
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
         const int failed = ledger_restore_check_gpu(ledger, build, i, err);
         if (failed != 0)
             return failed;
     }
-    if (build->owned_ids > GPUS_PER_NODE_MAX)
+    if (build->n_owned_ids > GPUS_PER_NODE_MAX)
         return err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", build->name->text,
                        GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < build->owned_ids; i++) {
+    for (uint32_t i = 0; i < build->n_owned_ids; i++) {
         const int failed = check_owned_id(ledger, build, i, err);
         if (failed != 0)
             return failed;
@@ -119,21 +119,21 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
     must(build->name != NULL);
     must(build->uid != NULL);
     must(build->problem_text != NULL);
-    must(build->allocations == 0);
+    must(build->n_allocations == 0);
 
     const int failed = ledger_restore_check_node(ledger, build, err);
     if (failed != 0)
         return failed;
 
-    struct gpu *shown = xcalloc(build->gpus + 1, sizeof *shown);
+    struct gpu *shown = xcalloc(build->n_gpus + 1, sizeof *shown);
     struct node_build mine = *build;
-    mine.gpus = 0;
+    mine.n_gpus = 0;
     mine.gpu = shown;
-    for (uint32_t i = 0; i < build->gpus; i++) {
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
         if ((build->gpu[i].flags & GPU_ABSENT) != 0)
             keep_gpu(ledger, build->name, &build->gpu[i]);
         else
-            shown[mine.gpus++] = build->gpu[i];
+            shown[mine.n_gpus++] = build->gpu[i];
     }
     struct change change = {.kind = COMMAND_NODE, .verdict = VERDICT_OK};
     change.slot = ledger_free_slot(ledger);
@@ -152,9 +152,9 @@ static int ledger_restore_check_amounts(const struct allocation_facts *facts, st
         return err_set(err, ERR_CORRUPT, "allocation %s: %s", facts->uid, fault);
     if (facts->origin == ORIGIN_ADOPTED && facts->state != STATE_BOUND)
         return err_set(err, ERR_CORRUPT, "allocation %s: observed, but not bound", facts->uid);
-    if (facts->shares == 0 && facts->unplaced_milli == 0 && facts->held_gpus == 0)
+    if (facts->n_shares == 0 && facts->unplaced_milli == 0 && facts->held_gpus == 0)
         return err_set(err, ERR_CORRUPT, "allocation %s: holds nothing", facts->uid);
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         if (facts->share[i].milli > GPU_MILLI)
             return err_set(err, ERR_CORRUPT, "allocation %s: a share of %u milli", facts->uid,
                            facts->share[i].milli);
@@ -197,7 +197,7 @@ static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom
 
 static bool ledger_restore_drafted(const struct draft *draft, const struct atom *name)
 {
-    for (uint32_t i = 0; i < draft->gpus; i++)
+    for (uint32_t i = 0; i < draft->n_gpus; i++)
         if (draft->gpu[i].id == name || draft->gpu[i].alias == name)
             return true;
     return false;
@@ -207,7 +207,7 @@ static bool ledger_restore_drafted(const struct draft *draft, const struct atom 
 static int bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
                       struct draft *draft, struct err *err)
 {
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct atom *name = facts->share[i].gpu;
         if (ledger_restore_drafted(draft, name))
             continue;
@@ -240,7 +240,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
     const uint32_t slot = ledger_slot(ledger, atom_text(facts->node));
     const struct node *node = ledger_at(ledger, slot);
     struct draft draft;
-    draft_init(&draft, node, slot, facts->shares);
+    draft_init(&draft, node, slot, facts->n_shares);
     failed = bring_gpus(ledger, facts, &draft, err);
     if (failed == 0) {
         struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK, .slot = slot};
@@ -248,7 +248,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
         /* Loading is no change: the node keeps the stored since_ms. */
         struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
         must(after->since_ms == node->since_ms);
-        must(after->allocations == node->allocations + 1);
+        must(after->n_allocations == node->n_allocations + 1);
         change.node_before = node_ref(node);
         change.node_after = after;
         change.after = allocation;

@@ -48,8 +48,8 @@ static struct command reconcile_adopt(const struct pod *pod, const struct reques
 static uint32_t parts_on(const struct request *request, uint32_t gpus)
 {
     uint32_t parts = 0;
-    must(request->wants > 0);
-    for (uint32_t w = 0; w < request->wants; w++)
+    must(request->n_wants > 0);
+    for (uint32_t w = 0; w < request->n_wants; w++)
         parts += request->want[w].parts < gpus ? request->want[w].parts : gpus;
     must(parts <= PARTS_MAX);
     return parts;
@@ -58,8 +58,8 @@ static uint32_t parts_on(const struct request *request, uint32_t gpus)
 bool reconcile_lacks(const struct allocation *row, const struct request *request)
 {
     must(row != NULL);
-    return row->facts.presumed && request != NULL && request->wants > 0 &&
-           parts_on(request, GPUS_PER_NODE_MAX) > row->facts.shares;
+    return row->facts.presumed && request != NULL && request->n_wants > 0 &&
+           parts_on(request, GPUS_PER_NODE_MAX) > row->facts.n_shares;
 }
 
 /* Has the node GPUs for more parts than the row? Then the row is released and adopted again. */
@@ -70,10 +70,10 @@ static bool can_be_placed(const struct node *node, const struct allocation *row,
     must(row->facts.node == node->name);
     if (!reconcile_lacks(row, request))
         return false;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if ((node->gpu[i].flags & GPU_ABSENT) == 0)
             gpus++;
-    return parts_on(request, gpus) > row->facts.shares;
+    return parts_on(request, gpus) > row->facts.n_shares;
 }
 
 /* The row stays; commands update its facts about the pod. */

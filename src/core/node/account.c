@@ -34,8 +34,8 @@ static uint32_t held_rank(const struct node *node, const struct gpu *gpu)
 {
     const uint32_t position = (uint32_t)(gpu - node->gpu);
     must(gpu >= node->gpu);
-    must(position < node->gpus);
-    return held_likelihood(gpu) * node->gpus + position;
+    must(position < node->n_gpus);
+    return held_likelihood(gpu) * node->n_gpus + position;
 }
 
 /* Is it held by a note, or by rank among the first unnamed_gpus of the other GPUs? */
@@ -47,11 +47,11 @@ static bool is_held_whole(const struct node *node, const struct gpu *gpu)
     must((gpu->flags & GPU_ABSENT) == 0);
     if ((gpu->flags & GPU_HELD) != 0)
         return true;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if ((node->gpu[i].flags & (GPU_ABSENT | GPU_HELD)) == 0 &&
             held_rank(node, &node->gpu[i]) < own)
             before++;
-    must(before < node->gpus);
+    must(before < node->n_gpus);
     return before < node->unnamed_gpus;
 }
 
@@ -128,7 +128,7 @@ void gpu_account(const struct node *node, const struct gpu *gpu, struct gpu_acco
     const uint32_t left = gpu_free(gpu);
     const bool open = node_closed(node) == REASON_NONE && gpu_closed(gpu) == REASON_NONE;
 
-    must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
+    must(gpu >= node->gpu && gpu < node->gpu + node->n_gpus);
     must(taken == 0 || gpu->charges > 0);
     must(left <= gpu->milli);
     *out = (struct gpu_account){

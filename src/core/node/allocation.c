@@ -62,7 +62,7 @@ static struct charge charge_of(const struct allocation_facts *facts, const struc
     struct life mib = {0};
 
     must(gpu != NULL);
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct share *share = &facts->share[i];
         if (share->gpu != gpu)
             continue;
@@ -88,11 +88,11 @@ static uint32_t allocation_charges(const struct allocation_facts *facts, struct 
 {
     uint32_t charges = 0;
 
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         if (!is_charged(charge, charges, facts->share[i].gpu))
             charge[charges++] = charge_of(facts, facts->share[i].gpu);
-    must(charges <= facts->shares);
-    must((charges == 0) == (facts->shares == 0));
+    must(charges <= facts->n_shares);
+    must((charges == 0) == (facts->n_shares == 0));
     return charges;
 }
 
@@ -120,7 +120,7 @@ static bool same_piece(const struct share *a, const struct share *b)
 /* Compares the share with all earlier shares, at most PARTS_MAX. */
 static const char *share_fault(const struct allocation_facts *facts, uint32_t at)
 {
-    must(at < facts->shares);
+    must(at < facts->n_shares);
     const struct share *share = &facts->share[at];
 
     if (share->container == NULL || share->container[0] == '\0')
@@ -145,10 +145,10 @@ const char *allocation_fault(const struct allocation_facts *facts)
         return "an allocation without a pod's name";
     if (facts->node == NULL)
         return "an allocation on no node";
-    if (facts->shares > PARTS_MAX)
+    if (facts->n_shares > PARTS_MAX)
         return "more shares than one pod may hold";
-    must(facts->shares == 0 || facts->share != NULL);
-    if (facts->origin == ORIGIN_GRANTED && facts->shares == 0 && facts->held_gpus == 0)
+    must(facts->n_shares == 0 || facts->share != NULL);
+    if (facts->origin == ORIGIN_GRANTED && facts->n_shares == 0 && facts->held_gpus == 0)
         return "a grant without a share";
     if (facts->origin == ORIGIN_GRANTED && facts->unplaced_milli > 0)
         return "a grant whose GPU is not known";
@@ -156,7 +156,7 @@ const char *allocation_fault(const struct allocation_facts *facts)
         return "a version beyond 63 bits";
     if (facts->origin == ORIGIN_ADOPTED && facts->version > 0)
         return "a version of a Binding that we never sent";
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         const char *fault = share_fault(facts, i);
         if (fault != NULL)
             return fault;
@@ -167,7 +167,7 @@ const char *allocation_fault(const struct allocation_facts *facts)
 static size_t text_bytes(const struct allocation_facts *facts)
 {
     size_t bytes = strlen(facts->uid) + strlen(facts->namespace) + strlen(facts->name) + 3;
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         bytes += strlen(facts->share[i].container) + 1;
     must(bytes >= 4); /* a uid is never empty */
     return bytes;
@@ -188,16 +188,16 @@ static const char *lay_down(char **at, const char *text)
 struct allocation *allocation_new(const struct allocation_facts *facts)
 {
     must(facts->uid != NULL && facts->node != NULL);
-    must(facts->shares <= PARTS_MAX);
+    must(facts->n_shares <= PARTS_MAX);
     must_debug(allocation_fault(facts) == NULL);
 
-    const size_t share_bytes = facts->shares * sizeof(struct share);
-    const size_t charge_bytes = facts->shares * sizeof(struct charge);
+    const size_t share_bytes = facts->n_shares * sizeof(struct share);
+    const size_t charge_bytes = facts->n_shares * sizeof(struct charge);
     const size_t bytes = sizeof(struct allocation) + share_bytes + charge_bytes + text_bytes(facts);
     struct allocation *made = xmalloc(bytes);
     struct share *share = (struct share *)(made + 1);
-    struct charge *charge = (struct charge *)(share + facts->shares);
-    char *text = (char *)(charge + facts->shares);
+    struct charge *charge = (struct charge *)(share + facts->n_shares);
+    char *text = (char *)(charge + facts->n_shares);
 
     made->facts = *facts;
     (void)atom_ref(facts->node);
@@ -205,7 +205,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     made->facts.uid = lay_down(&text, facts->uid);
     made->facts.namespace = lay_down(&text, facts->namespace);
     made->facts.name = lay_down(&text, facts->name);
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         share[i] = facts->share[i];
         (void)atom_ref(share[i].gpu); /* covers the GPUs of charges */
         share[i].container = lay_down(&text, facts->share[i].container);
@@ -213,10 +213,10 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     }
     must(text == (char *)made + bytes);
     /* Before the charges: charge_of() needs shares in order of start. */
-    sort_by_life(share, facts->shares);
+    sort_by_life(share, facts->n_shares);
     made->facts.share = share;
     made->charge = charge;
-    made->charges = allocation_charges(&made->facts, charge);
+    made->n_charges = allocation_charges(&made->facts, charge);
     atomic_init(&made->refs, 1);
     return made;
 }
@@ -247,7 +247,7 @@ void allocation_unref(const struct allocation *allocation)
         return;
     atom_unref(allocation->facts.node);
     atom_unref(allocation->facts.node_uid);
-    for (uint32_t i = 0; i < allocation->facts.shares; i++)
+    for (uint32_t i = 0; i < allocation->facts.n_shares; i++)
         atom_unref(allocation->facts.share[i].gpu);
     xfree((void *)(uintptr_t)allocation);
 }
@@ -255,9 +255,9 @@ void allocation_unref(const struct allocation *allocation)
 uint32_t allocation_milli(const struct allocation *allocation)
 {
     uint32_t milli = 0;
-    for (uint32_t i = 0; i < allocation->charges; i++)
+    for (uint32_t i = 0; i < allocation->n_charges; i++)
         milli = allocation_sum(milli, allocation->charge[i].milli);
-    must(allocation->charges == 0 || milli > 0);
+    must(allocation->n_charges == 0 || milli > 0);
     return milli;
 }
 
@@ -265,7 +265,7 @@ static bool has_share(const struct allocation_facts *facts, const struct share *
 {
     must(wanted->gpu != NULL);
     must(wanted->milli > 0);
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct share *share = &facts->share[i];
         if (same_piece(share, wanted))
             return share->kind == wanted->kind && share->order == wanted->order &&
@@ -279,21 +279,21 @@ bool allocation_same_shares(const struct allocation *a, const struct allocation 
 {
     must(a->facts.node != NULL);
     must(b->facts.node != NULL);
-    if (a->facts.node != b->facts.node || a->facts.shares != b->facts.shares)
+    if (a->facts.node != b->facts.node || a->facts.n_shares != b->facts.n_shares)
         return false;
     /* Shares are distinct, so with equal counts the sets are equal if every share is found. */
-    for (uint32_t i = 0; i < a->facts.shares; i++)
+    for (uint32_t i = 0; i < a->facts.n_shares; i++)
         if (!has_share(&b->facts, &a->facts.share[i]))
             return false;
-    must(a->charges == b->charges);
+    must(a->n_charges == b->n_charges);
     return true;
 }
 
 static bool in_order(const struct allocation_facts *facts)
 {
-    must(facts->shares <= PARTS_MAX);
-    must(facts->shares == 0 || facts->share != NULL);
-    for (uint32_t i = 1; i < facts->shares; i++)
+    must(facts->n_shares <= PARTS_MAX);
+    must(facts->n_shares == 0 || facts->share != NULL);
+    for (uint32_t i = 1; i < facts->n_shares; i++)
         if (facts->share[i - 1].order > facts->share[i].order)
             return false;
     return true;
@@ -304,11 +304,11 @@ static bool charges_fit(const struct allocation *allocation)
 {
     struct charge charge[PARTS_MAX];
 
-    must(allocation->facts.shares <= PARTS_MAX);
-    must(allocation->charges <= PARTS_MAX);
-    if (allocation_charges(&allocation->facts, charge) != allocation->charges)
+    must(allocation->facts.n_shares <= PARTS_MAX);
+    must(allocation->n_charges <= PARTS_MAX);
+    if (allocation_charges(&allocation->facts, charge) != allocation->n_charges)
         return false;
-    for (uint32_t i = 0; i < allocation->charges; i++)
+    for (uint32_t i = 0; i < allocation->n_charges; i++)
         if (charge[i].gpu != allocation->charge[i].gpu ||
             charge[i].milli != allocation->charge[i].milli ||
             charge[i].mib != allocation->charge[i].mib)

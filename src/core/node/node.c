@@ -86,8 +86,8 @@ static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
 /* As node_find_gpu(), but mutable. */
 static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 {
-    const struct gpu *found = node_find_gpu(node->gpu, node->gpus, name);
-    must(found == NULL || (uint32_t)(found - node->gpu) < node->gpus);
+    const struct gpu *found = node_find_gpu(node->gpu, node->n_gpus, name);
+    must(found == NULL || (uint32_t)(found - node->gpu) < node->n_gpus);
     return found != NULL ? &node->gpu[found - node->gpu] : NULL;
 }
 
@@ -95,9 +95,9 @@ static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 static uint32_t count_strangers(const struct node_build *build, const struct allocation *allocation)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < allocation->charges; i++)
-        count += node_find_gpu(build->gpu, build->gpus, allocation->charge[i].gpu) == NULL;
-    must(count <= allocation->charges);
+    for (uint32_t i = 0; i < allocation->n_charges; i++)
+        count += node_find_gpu(build->gpu, build->n_gpus, allocation->charge[i].gpu) == NULL;
+    must(count <= allocation->n_charges);
     return count;
 }
 
@@ -110,12 +110,12 @@ static size_t text_size(const char *text)
 /* The size of the notes with their texts. */
 static size_t notes_size(const struct node_build *build)
 {
-    size_t bytes = build->notes * sizeof(struct gpu_note);
+    size_t bytes = build->n_notes * sizeof(struct gpu_note);
 
-    must(build->notes == 0 || build->note != NULL);
-    for (uint32_t i = 0; i < build->notes; i++)
+    must(build->n_notes == 0 || build->note != NULL);
+    for (uint32_t i = 0; i < build->n_notes; i++)
         bytes += text_size(build->note[i].held) + text_size(build->note[i].ill);
-    must(bytes >= build->notes * sizeof(struct gpu_note));
+    must(bytes >= build->n_notes * sizeof(struct gpu_note));
     return bytes;
 }
 
@@ -125,12 +125,12 @@ static size_t notes_size(const struct node_build *build)
  */
 static struct node *node_make_room(const struct node_build *build, const struct allocation *after)
 {
-    must(build->allocations == 0 || build->allocation != NULL);
-    uint32_t gpus = build->gpus + (after != NULL ? count_strangers(build, after) : 0);
-    for (uint32_t i = 0; i < build->allocations; i++)
+    must(build->n_allocations == 0 || build->allocation != NULL);
+    uint32_t gpus = build->n_gpus + (after != NULL ? count_strangers(build, after) : 0);
+    for (uint32_t i = 0; i < build->n_allocations; i++)
         gpus += count_strangers(build, build->allocation[i]);
-    const size_t allocation_bytes = (build->allocations + 1) * sizeof(struct allocation *);
-    const size_t owned_bytes = build->owned_ids * sizeof(struct atom *);
+    const size_t allocation_bytes = (build->n_allocations + 1) * sizeof(struct allocation *);
+    const size_t owned_bytes = build->n_owned_ids * sizeof(struct atom *);
 
     struct node *node = xmalloc(sizeof *node + allocation_bytes + owned_bytes +
                                 gpus * sizeof(struct gpu) + notes_size(build));
@@ -154,8 +154,8 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .since_ms = build->since_ms,
     };
     node->allocation = (const struct allocation **)(node + 1);
-    node->owned_id = (const struct atom **)(node->allocation + build->allocations + 1);
-    node->gpu = (struct gpu *)(node->owned_id + build->owned_ids);
+    node->owned_id = (const struct atom **)(node->allocation + build->n_allocations + 1);
+    node->gpu = (struct gpu *)(node->owned_id + build->n_owned_ids);
     node->note = (struct gpu_note *)(node->gpu + gpus);
     atomic_init(&node->refs, 1);
     must((uintptr_t)node->gpu % _Alignof(struct gpu) == 0);
@@ -168,7 +168,7 @@ static void node_add_allocation(struct node *node, const struct allocation *allo
     must(allocation->facts.state != STATE_RELEASED);
     must(allocation->facts.node == node->name);
 
-    uint32_t at = node->allocations++;
+    uint32_t at = node->n_allocations++;
     for (; at > 0 && strcmp(node->allocation[at - 1]->facts.uid, allocation->facts.uid) > 0; at--)
         node->allocation[at] = node->allocation[at - 1];
     must(at == 0 || strcmp(node->allocation[at - 1]->facts.uid, allocation->facts.uid) != 0);
@@ -183,7 +183,7 @@ static void node_add_gpu(struct node *node, const struct gpu *gpu, unsigned flag
     must(gpu->milli <= GPU_MILLI);
     must((flags & ~(unsigned)GIVEN_FLAGS) == 0);
 
-    struct gpu *added = &node->gpu[node->gpus++];
+    struct gpu *added = &node->gpu[node->n_gpus++];
     must(added != NULL);
     *added = *gpu;
     added->flags = (uint16_t)flags;
@@ -202,24 +202,24 @@ static unsigned given_flags(const struct node_build *build, const struct gpu *gp
 
 static void add_inventory(struct node *node, const struct node_build *build)
 {
-    for (uint32_t i = 0; i < build->gpus; i++) {
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         if ((given_flags(build, gpu) & GPU_ABSENT) != 0)
             continue;
         must(gpu->milli > 0);
-        must(find_id(node->gpu, node->gpus, gpu->id) == NULL);
+        must(find_id(node->gpu, node->n_gpus, gpu->id) == NULL);
         node_add_gpu(node, gpu, given_flags(build, gpu));
     }
-    must(node->gpus <= GPUS_PER_NODE_MAX);
+    must(node->n_gpus <= GPUS_PER_NODE_MAX);
 
     /* Present GPUs come first, so that an id or an alias matches them first. */
-    for (uint32_t i = 0; i < build->gpus; i++) {
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         const unsigned flags = given_flags(build, gpu);
-        if ((flags & GPU_ABSENT) != 0 && node_find_gpu(node->gpu, node->gpus, gpu->id) == NULL)
+        if ((flags & GPU_ABSENT) != 0 && node_find_gpu(node->gpu, node->n_gpus, gpu->id) == NULL)
             node_add_gpu(node, gpu, flags);
     }
-    must(node->gpus <= build->gpus);
+    must(node->n_gpus <= build->n_gpus);
 }
 
 /* Saturates far above CHARGES_PER_GPU_MAX. */
@@ -239,7 +239,7 @@ static void add_charge(struct node *node, const struct charge *charge, enum allo
     struct gpu *gpu = charged_gpu(node, charge->gpu);
     if (gpu == NULL) {
         const struct gpu stranger = {.id = charge->gpu, .model = &no_model, .numa = -1};
-        gpu = &node->gpu[node->gpus];
+        gpu = &node->gpu[node->n_gpus];
         node_add_gpu(node, &stranger, GPU_ABSENT);
     }
     must(gpu != NULL && charge->milli > 0);
@@ -256,11 +256,11 @@ static void node_add_charges(struct node *node)
 {
     must(node->held_gpus == 0);
     must(node->unplaced_milli == 0);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         node->held_gpus = node_sum(node->held_gpus, allocation->facts.held_gpus);
         node->unplaced_milli = node_sum(node->unplaced_milli, allocation->facts.unplaced_milli);
-        for (uint32_t k = 0; k < allocation->charges; k++)
+        for (uint32_t k = 0; k < allocation->n_charges; k++)
             add_charge(node, &allocation->charge[k], allocation->facts.state);
     }
 }
@@ -269,11 +269,11 @@ static void node_add_charges(struct node *node)
 static void drop_uncharged(struct node *node)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if ((node->gpu[i].flags & GPU_ABSENT) == 0 || node->gpu[i].charges > 0)
             node->gpu[kept++] = node->gpu[i];
-    must(kept <= node->gpus);
-    node->gpus = kept;
+    must(kept <= node->n_gpus);
+    node->n_gpus = kept;
 }
 
 /*
@@ -281,13 +281,13 @@ static void drop_uncharged(struct node *node)
  */
 static void add_owned_ids(struct node *node, const struct node_build *build)
 {
-    must(build->owned_ids == 0 || (build->owned_id != NULL && !build->gone));
-    for (uint32_t i = 0; i < build->owned_ids && node->owned_ids < GPUS_PER_NODE_MAX; i++) {
+    must(build->n_owned_ids == 0 || (build->owned_id != NULL && !build->gone));
+    for (uint32_t i = 0; i < build->n_owned_ids && node->n_owned_ids < GPUS_PER_NODE_MAX; i++) {
         must(i == 0 || atom_cmp(build->owned_id[i - 1], build->owned_id[i]) < 0);
-        if (find_id(node->gpu, node->gpus, build->owned_id[i]) == NULL)
-            node->owned_id[node->owned_ids++] = build->owned_id[i];
+        if (find_id(node->gpu, node->n_gpus, build->owned_id[i]) == NULL)
+            node->owned_id[node->n_owned_ids++] = build->owned_id[i];
     }
-    must(node->owned_ids <= build->owned_ids);
+    must(node->n_owned_ids <= build->n_owned_ids);
 }
 
 static bool is_absent(const struct gpu *gpu)
@@ -310,7 +310,7 @@ static int gpu_order(const struct gpu *a, const struct gpu *b)
 /* Insertion sort: GPUs are nearly always sorted already. */
 static void sort_gpus(struct node *node)
 {
-    for (uint32_t i = 1; i < node->gpus; i++) {
+    for (uint32_t i = 1; i < node->n_gpus; i++) {
         const struct gpu moving = node->gpu[i];
         uint32_t at = i;
         for (; at > 0 && gpu_order(&node->gpu[at - 1], &moving) > 0; at--)
@@ -325,9 +325,9 @@ static void find_moved(const struct node *node, const struct node_build *build, 
                        uint8_t to[GPUS_PER_NODE_MAX])
 {
     must(gpus <= GPUS_PER_NODE_MAX);
-    must(gpus <= build->gpus);
+    must(gpus <= build->n_gpus);
     for (uint32_t i = 0; i < gpus; i++) {
-        const struct gpu *found = find_id(node->gpu, node->gpus, build->gpu[i].id);
+        const struct gpu *found = find_id(node->gpu, node->n_gpus, build->gpu[i].id);
         const size_t at = found != NULL ? (size_t)(found - node->gpu) : GPUS_PER_NODE_MAX;
         to[i] = (uint8_t)(at < GPUS_PER_NODE_MAX ? at : GPUS_PER_NODE_MAX);
     }
@@ -339,12 +339,12 @@ static void find_moved(const struct node *node, const struct node_build *build, 
  */
 static void move_peers(struct node *node, const struct node_build *build)
 {
-    const uint32_t gpus = build->gpus < GPUS_PER_NODE_MAX ? build->gpus : GPUS_PER_NODE_MAX;
+    const uint32_t gpus = build->n_gpus < GPUS_PER_NODE_MAX ? build->n_gpus : GPUS_PER_NODE_MAX;
     uint8_t to[GPUS_PER_NODE_MAX];
     uint64_t any = 0;
 
     must(gpus == 0 || build->gpu != NULL);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         any |= node->gpu[i].peers;
         node->gpu[i].peers = 0;
     }
@@ -376,17 +376,17 @@ static bool is_over(const struct gpu *gpu)
 static bool is_stray(const struct node *node, const struct gpu *gpu)
 {
     must(gpu >= node->gpu);
-    must(gpu < node->gpu + node->gpus);
+    must(gpu < node->gpu + node->n_gpus);
     return is_absent(gpu) && !gpu_id_is_real(gpu->id, atom_text(node->name));
 }
 
 /* Could it be the GPU of a stray made-up id, because its former index is unknown? */
 static bool is_unsure(const struct node *node, const struct gpu *gpu)
 {
-    must(node->gpus > 0);
+    must(node->n_gpus > 0);
     if (is_absent(gpu) || gpu->alias != NULL || !gpu_id_is_real(gpu->id, atom_text(node->name)))
         return false;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (is_stray(node, &node->gpu[i]))
             return true;
     return false;
@@ -409,19 +409,19 @@ static const char *put_text(char **end, const char *text)
 /* Copies the notes into the block; their texts follow the last note. */
 static void add_notes(struct node *node, const struct node_build *build)
 {
-    char *end = (char *)(node->note + build->notes);
+    char *end = (char *)(node->note + build->n_notes);
 
-    must(node->notes == 0);
-    for (uint32_t i = 0; i < build->notes; i++) {
+    must(node->n_notes == 0);
+    for (uint32_t i = 0; i < build->n_notes; i++) {
         const struct gpu_note *note = &build->note[i];
-        const struct gpu *gpu = find_id(node->gpu, node->gpus, note->gpu);
+        const struct gpu *gpu = find_id(node->gpu, node->n_gpus, note->gpu);
         if (gpu == NULL || is_absent(gpu))
             continue;
         const char *held = put_text(&end, note->held);
         const char *ill = put_text(&end, note->ill);
-        node->note[node->notes++] = (struct gpu_note){gpu->id, held, ill};
+        node->note[node->n_notes++] = (struct gpu_note){gpu->id, held, ill};
     }
-    must(node->notes <= build->notes);
+    must(node->n_notes <= build->n_notes);
 }
 
 /* The pod named by a note, if it requests whole GPUs; else NULL. */
@@ -443,7 +443,7 @@ static bool is_held(const struct node *node, const struct gpu *gpu)
     enum hold_kind kind;
     const struct gpu_note *note = node_note_of(node, gpu);
 
-    must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
+    must(gpu >= node->gpu && gpu < node->gpu + node->n_gpus);
     if (note == NULL || note->held == NULL)
         return false;
     const struct allocation *pod = holder_of(node, note, &kind);
@@ -457,16 +457,16 @@ static uint32_t count_unnamed(const struct node *node)
     uint32_t unnamed = 0;
     enum hold_kind kind;
 
-    must(node->allocations == 0 || node->allocation != NULL);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    must(node->n_allocations == 0 || node->allocation != NULL);
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *pod = node->allocation[i];
         uint32_t named = 0;
-        for (uint32_t k = 0; pod->facts.held_gpus > 0 && k < node->notes; k++)
+        for (uint32_t k = 0; pod->facts.held_gpus > 0 && k < node->n_notes; k++)
             named += node->note[k].held != NULL && holder_of(node, &node->note[k], &kind) == pod;
         unnamed =
             node_sum(unnamed, named < pod->facts.held_gpus ? pod->facts.held_gpus - named : 0);
     }
-    must(node->notes == 0 || node->note != NULL);
+    must(node->n_notes == 0 || node->note != NULL);
     return unnamed;
 }
 
@@ -476,7 +476,7 @@ static uint32_t count_free(const struct node *node)
     uint32_t milli = 0;
     if (node_closed(node) != REASON_NONE)
         return 0;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (gpu_closed(&node->gpu[i]) == REASON_NONE)
             milli += gpu_free(&node->gpu[i]);
     must(milli <= GPUS_PER_NODE_MAX * GPU_MILLI);
@@ -486,21 +486,21 @@ static uint32_t count_free(const struct node *node)
 /* Models come last, because adjacent GPUs nearly always have the same (name_set_add()). */
 static const struct name_set *names_of(const struct node *node, const struct name_set *former)
 {
-    struct name_set *set = name_set_new(3 + 3 * node->gpus + node->owned_ids);
+    struct name_set *set = name_set_new(3 + 3 * node->n_gpus + node->n_owned_ids);
 
     must(node->name != NULL);
     name_set_add(set, node->name);
     name_set_add(set, node->uid);
     name_set_add(set, node->problem_text);
-    for (uint32_t i = 0; i < node->owned_ids; i++)
+    for (uint32_t i = 0; i < node->n_owned_ids; i++)
         name_set_add(set, node->owned_id[i]);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         name_set_add(set, node->gpu[i].id);
         name_set_add(set, node->gpu[i].alias);
     }
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         name_set_add(set, node->gpu[i].model);
-    must(set->count <= 3 + 3 * node->gpus + node->owned_ids);
+    must(set->count <= 3 + 3 * node->n_gpus + node->n_owned_ids);
     return name_set_hold(set, former);
 }
 
@@ -508,15 +508,15 @@ static struct node *node_assemble(const struct node_build *build, const struct a
                                   const struct allocation *after)
 {
     must(build->name != NULL);
-    must(build->gpus == 0 || build->gpu != NULL);
+    must(build->n_gpus == 0 || build->gpu != NULL);
 
     struct node *node = node_make_room(build, after);
-    for (uint32_t i = 0; i < build->allocations; i++)
+    for (uint32_t i = 0; i < build->n_allocations; i++)
         if (build->allocation[i] != before)
             node_add_allocation(node, build->allocation[i]);
     if (after != NULL)
         node_add_allocation(node, after);
-    must(node->allocations + (before != NULL) == build->allocations + (after != NULL));
+    must(node->n_allocations + (before != NULL) == build->n_allocations + (after != NULL));
     /*
      * Charges need the GPUs; uncharged GPUs are dropped after both; is_unsure() and is_held() need
      * the final list.
@@ -529,7 +529,7 @@ static struct node *node_assemble(const struct node_build *build, const struct a
     move_peers(node, build);
     add_notes(node, build);
     node->unnamed_gpus = count_unnamed(node);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         struct gpu *gpu = &node->gpu[i];
         gpu->flags |= (is_over(gpu) ? GPU_OVER : 0) | (is_unsure(node, gpu) ? GPU_UNSURE : 0) |
                       (is_held(node, gpu) ? GPU_HELD : 0);
@@ -567,13 +567,13 @@ static struct node_build build_of(const struct node *node)
         .unusable = node->unusable,
         .rules = node->rules,
         .since_ms = node->since_ms,
-        .gpus = node->gpus,
+        .n_gpus = node->n_gpus,
         .gpu = node->gpu,
-        .allocations = node->allocations,
+        .n_allocations = node->n_allocations,
         .allocation = node->allocation,
-        .owned_ids = node->owned_ids,
+        .n_owned_ids = node->n_owned_ids,
         .owned_id = node->owned_id,
-        .notes = node->notes,
+        .n_notes = node->n_notes,
         .note = node->note,
         .names = node->names,
     };
@@ -604,7 +604,7 @@ struct node *node_with_rules(const struct node *node, rule_set rules)
 {
     struct node_build build = build_of(node);
 
-    must(build.gpus == node->gpus);
+    must(build.n_gpus == node->n_gpus);
     must(build.labels == node->labels);
     build.rules = rules;
     return node_assemble(&build, NULL, NULL);
@@ -642,7 +642,7 @@ void node_unref(const struct node *node)
     must(before > 0);
     if (before > 1)
         return;
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         allocation_unref(node->allocation[i]);
     labels_unref(node->labels);
     taints_unref(node->taints);
@@ -655,10 +655,10 @@ const struct gpu *node_gpu(const struct node *node, struct text id)
 {
     must(node != NULL);
     must(id.at != NULL || id.len == 0);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (text_eq(atom_text(node->gpu[i].id), id))
             return &node->gpu[i];
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (node->gpu[i].alias != NULL && text_eq(atom_text(node->gpu[i].alias), id))
             return &node->gpu[i];
     return NULL;
@@ -666,8 +666,8 @@ const struct gpu *node_gpu(const struct node *node, struct text id)
 
 const struct gpu_note *node_note_of(const struct node *node, const struct gpu *gpu)
 {
-    must(node->notes <= node->gpus);
-    for (uint32_t i = 0; i < node->notes; i++)
+    must(node->n_notes <= node->n_gpus);
+    for (uint32_t i = 0; i < node->n_notes; i++)
         if (node->note[i].gpu == gpu->id)
             return &node->note[i];
     must(gpu->id != NULL);
@@ -678,7 +678,7 @@ const struct gpu_note *node_note_of(const struct node *node, const struct gpu *g
 const struct allocation *node_allocation(const struct node *node, struct text uid)
 {
     uint32_t low = 0;
-    uint32_t high = node->allocations;
+    uint32_t high = node->n_allocations;
 
     must(uid.at != NULL || uid.len == 0);
     while (low < high) {
@@ -720,7 +720,7 @@ enum reason gpu_closed(const struct gpu *gpu)
 enum reason node_closed(const struct node *node)
 {
     must(node != NULL);
-    if (node->gpus == 0)
+    if (node->n_gpus == 0)
         return REASON_NO_GPU;
     if (node->unnamed_gpus > 0)
         return REASON_MIXED;
@@ -744,7 +744,7 @@ bool node_misses_agent(const struct node *node)
 {
     must((unsigned)node->vouch < VOUCHES);
     must(!node->gone || node->vouch == VOUCH_NONE);
-    return vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->gpus > 0 &&
+    return vouch_closes(node->vouch) && node->vouch != VOUCH_LEAVING && node->n_gpus > 0 &&
            !inventory_is_excluded(node->problem);
 }
 
@@ -753,7 +753,7 @@ uint64_t node_held_milli(const struct node *node)
     must(node != NULL);
 
     uint64_t milli = node->unplaced_milli;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         milli += (uint64_t)node->gpu[i].used_milli + node->gpu[i].reserved_milli;
     must(milli >= node->unplaced_milli);
     return milli;
@@ -781,12 +781,12 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
     struct gpu fresh = {.milli = gpu->milli, .mib = gpu->mib};
 
     must(gpu >= node->gpu);
-    must(gpu < node->gpu + node->gpus);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    must(gpu < node->gpu + node->n_gpus);
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        for (uint32_t k = 0; k < allocation->charges; k++) {
+        for (uint32_t k = 0; k < allocation->n_charges; k++) {
             const struct charge *charge = &allocation->charge[k];
-            if (node_find_gpu(node->gpu, node->gpus, charge->gpu) != gpu)
+            if (node_find_gpu(node->gpu, node->n_gpus, charge->gpu) != gpu)
                 continue;
             const bool reserved = allocation->facts.state == STATE_RESERVED;
             fresh.reserved_milli = node_sum(fresh.reserved_milli, reserved ? charge->milli : 0);
@@ -800,9 +800,9 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
 
 static bool node_links_both(const struct node *node, uint32_t gpu)
 {
-    const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
+    const uint32_t gpus = node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
 
-    must(gpu < node->gpus);
+    must(gpu < node->n_gpus);
     must(gpus <= 64);
     if (gpu >= gpus)
         return node->gpu[gpu].peers == 0;
@@ -832,13 +832,13 @@ static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
         {((gpu->flags & GPU_HELD) != 0) == is_held(node, gpu),
          "it is wrong about being held whole"},
         {!is_absent(gpu) || gpu->charges > 0, "it is absent, and nobody holds it"},
-        {find_id(node->gpu, node->gpus, gpu->id) == gpu, "it is there twice"},
+        {find_id(node->gpu, node->n_gpus, gpu->id) == gpu, "it is there twice"},
         {i == 0 || gpu_order(&node->gpu[i - 1], gpu) < 0, "it stands in the wrong place"},
         {!node->gone || is_absent(gpu), "it is there, and its node is gone"},
         {node_links_both(node, i), "it is linked with a GPU that is not linked with it"},
     };
 
-    must(i < node->gpus);
+    must(i < node->n_gpus);
     must(err != NULL);
     const char *fault = first_broken(rules, ARRAY_LEN(rules));
     return fault == NULL ? 0
@@ -850,14 +850,14 @@ static const char *node_broken_allocation(const struct node *node, uint32_t i)
 {
     const struct allocation *allocation = node->allocation[i];
 
-    must(i < node->allocations);
+    must(i < node->n_allocations);
     must(allocation != NULL);
     if (allocation->facts.node != node->name)
         return "it is on another node";
     if (i > 0 && strcmp(node->allocation[i - 1]->facts.uid, allocation->facts.uid) >= 0)
         return "it stands in the wrong place, or twice";
-    for (uint32_t k = 0; k < allocation->charges; k++)
-        if (node_find_gpu(node->gpu, node->gpus, allocation->charge[k].gpu) == NULL)
+    for (uint32_t k = 0; k < allocation->n_charges; k++)
+        if (node_find_gpu(node->gpu, node->n_gpus, allocation->charge[k].gpu) == NULL)
             return "it holds a GPU that its node does not have";
     return allocation_unsound(allocation);
 }
@@ -867,7 +867,7 @@ static int node_check_allocations(const struct node *node, struct err *err)
     uint32_t held = 0;
     uint32_t unplaced = 0;
 
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         const char *fault = node_broken_allocation(node, i);
         if (fault != NULL)
@@ -893,10 +893,10 @@ static const char *broken_note(const struct node *node)
     enum hold_kind kind;
     struct text uid;
 
-    must(node->notes == 0 || node->note != NULL);
-    for (uint32_t i = 0; i < node->notes; i++) {
+    must(node->n_notes == 0 || node->note != NULL);
+    for (uint32_t i = 0; i < node->n_notes; i++) {
         const struct gpu_note *note = &node->note[i];
-        const struct gpu *gpu = find_id(node->gpu, node->gpus, note->gpu);
+        const struct gpu *gpu = find_id(node->gpu, node->n_gpus, note->gpu);
         if (note->held != NULL && !hold_kind(note->held, &kind, &uid))
             return "it does not know who holds a GPU whole";
         if (gpu == NULL || is_absent(gpu))
@@ -904,21 +904,21 @@ static const char *broken_note(const struct node *node)
         if (node_note_of(node, gpu) != note)
             return "a GPU is noted twice";
     }
-    must(node->notes <= node->gpus);
+    must(node->n_notes <= node->n_gpus);
     return NULL;
 }
 
 /* A UUID both shown and owned would have two entries in the table of owners. */
 static const char *broken_owned_ids(const struct node *node)
 {
-    must(node->owned_ids <= GPUS_PER_NODE_MAX);
-    must(node->owned_ids == 0 || node->owned_id != NULL);
-    if (node->gone && node->owned_ids > 0)
+    must(node->n_owned_ids <= GPUS_PER_NODE_MAX);
+    must(node->n_owned_ids == 0 || node->owned_id != NULL);
+    if (node->gone && node->n_owned_ids > 0)
         return "it is gone, and claims a GPU";
-    for (uint32_t i = 0; i < node->owned_ids; i++) {
+    for (uint32_t i = 0; i < node->n_owned_ids; i++) {
         if (i > 0 && atom_cmp(node->owned_id[i - 1], node->owned_id[i]) >= 0)
             return "what it claims stands in the wrong place, or twice";
-        if (find_id(node->gpu, node->gpus, node->owned_id[i]) != NULL)
+        if (find_id(node->gpu, node->n_gpus, node->owned_id[i]) != NULL)
             return "it claims a GPU that it has";
     }
     return NULL;
@@ -944,7 +944,7 @@ int node_check(const struct node *node, struct err *err)
     if (noted != NULL)
         return err_set(err, ERR_CORRUPT, "node %s: %s", node->name->text, noted);
     int failed = node_check_allocations(node, err);
-    for (uint32_t i = 0; failed == 0 && i < node->gpus; i++)
+    for (uint32_t i = 0; failed == 0 && i < node->n_gpus; i++)
         failed = node_check_gpu(node, i, err);
     if (failed == 0 && node->free_milli != count_free(node))
         failed =

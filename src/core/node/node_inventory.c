@@ -32,15 +32,15 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
     struct gpu_note note[GPUS_PER_NODE_MAX];
     uint32_t notes = 0;
 
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
     must(inventory->node[0] != '\0');
-    for (uint32_t i = 0; i < inventory->gpus; i++) {
+    for (uint32_t i = 0; i < inventory->n_gpus; i++) {
         gpu[i] = gpu_from(&inventory->gpu[i], names);
         if (inventory->gpu[i].held != NULL || inventory->gpu[i].ill != NULL)
             note[notes++] =
                 (struct gpu_note){gpu[i].id, inventory->gpu[i].held, inventory->gpu[i].ill};
     }
-    const struct labels *labels = labels_new(inventory->label, inventory->labels, names);
+    const struct labels *labels = labels_new(inventory->label, inventory->n_labels, names);
     const struct taints *taints = taints_new(&inventory->taints);
     const struct node_build build = {
         .name = names_intern(names, text_of(inventory->node)),
@@ -54,9 +54,9 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
         .taints = taints,
         .unusable = taints_close(taints != NULL ? &taints->facts : NULL, NULL),
         .rules = rulebook_of_node(book, labels),
-        .gpus = inventory->gpus,
+        .n_gpus = inventory->n_gpus,
         .gpu = gpu,
-        .notes = notes,
+        .n_notes = notes,
         .note = note,
     };
     struct node *node = node_new(&build);
@@ -92,9 +92,9 @@ struct unusable_cause node_bar(const struct node *node, const struct node_demand
 
 bool node_has_shares(const struct node *node)
 {
-    must(node->gpus == 0 || node->gpu != NULL);
+    must(node->n_gpus == 0 || node->gpu != NULL);
 
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if (node->gpu[i].charges > 0)
             return true;
     return node->unplaced_milli > 0;
@@ -107,8 +107,8 @@ bool node_is_idle(const struct node *node)
     if (node->unusable.why != USABLE || node_closed(node) != REASON_NONE || node_has_shares(node) ||
         node->held_gpus > 0)
         return false;
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         open += gpu_closed(&node->gpu[i]) == REASON_NONE;
-    must(open <= node->gpus);
+    must(open <= node->n_gpus);
     return open > 1;
 }

@@ -16,8 +16,8 @@
 /* An entry is hash and slot + 1 in one word, so that a reader sees both or neither; 0: free. */
 struct slot_index {
     atomic_uint refs;
-    uint32_t entries; /* a power of two */
-    uint32_t taken;   /* used entries, at most three quarters; writer's thread only */
+    uint32_t n_entries; /* a power of two */
+    uint32_t taken;     /* used entries, at most three quarters; writer's thread only */
     atomic_uint_least64_t entry[];
 };
 
@@ -168,7 +168,7 @@ static uint64_t entry_of(uint32_t hash, uint32_t slot)
 static uint64_t entry_at(const struct slot_index *index, uint32_t at)
 {
     must(index != NULL);
-    return atomic_load_explicit(&index->entry[at & (index->entries - 1)], memory_order_relaxed);
+    return atomic_load_explicit(&index->entry[at & (index->n_entries - 1)], memory_order_relaxed);
 }
 
 static uint32_t entry_hash(uint64_t entry)
@@ -193,7 +193,7 @@ struct slot_index *slot_index_new(uint32_t most)
 
     struct slot_index *index = xcalloc(1, sizeof *index + entries * sizeof index->entry[0]);
     atomic_init(&index->refs, 1);
-    index->entries = entries;
+    index->n_entries = entries;
     must(slot_index_has_room(index, most));
     return index;
 }
@@ -203,23 +203,23 @@ struct slot_index *slot_index_ref(struct slot_index *index)
     must(index != NULL);
 
     snapshot_add(&index->refs);
-    must(index->entries >= ENTRIES_MIN);
+    must(index->n_entries >= ENTRIES_MIN);
     return index;
 }
 
 void slot_index_unref(struct slot_index *index)
 {
     must(index != NULL);
-    must(index->entries >= ENTRIES_MIN); /* taken is for the writer's thread only */
+    must(index->n_entries >= ENTRIES_MIN); /* taken is for the writer's thread only */
     if (snapshot_drop(&index->refs))
         xfree(index);
 }
 
 bool slot_index_has_room(const struct slot_index *index, uint32_t more)
 {
-    must((index->entries & (index->entries - 1)) == 0);
-    must(index->taken < index->entries);
-    return (uint64_t)index->taken + more <= (uint64_t)index->entries / 4 * 3;
+    must((index->n_entries & (index->n_entries - 1)) == 0);
+    must(index->taken < index->n_entries);
+    return (uint64_t)index->taken + more <= (uint64_t)index->n_entries / 4 * 3;
 }
 
 void slot_index_add(struct slot_index *index, uint32_t hash, uint32_t slot)
@@ -228,16 +228,16 @@ void slot_index_add(struct slot_index *index, uint32_t hash, uint32_t slot)
     uint64_t found;
     uint32_t at = hash;
 
-    must(index->taken < index->entries);
+    must(index->taken < index->n_entries);
     must(entry_hash(entry) == hash);
     must(entry_slot(entry) == slot);
     /* Readers probe concurrently. Entries are only added, each by one atomic write. */
     for (; (found = entry_at(index, at)) != 0; at++)
         if (found == entry)
             return;
-    atomic_store_explicit(&index->entry[at & (index->entries - 1)], entry, memory_order_relaxed);
+    atomic_store_explicit(&index->entry[at & (index->n_entries - 1)], entry, memory_order_relaxed);
     index->taken++;
-    must(index->taken < index->entries);
+    must(index->taken < index->n_entries);
 }
 
 const struct snapshot *snapshot_ref(const struct snapshot *snapshot)
@@ -253,9 +253,9 @@ void snapshot_unref(const struct snapshot *snapshot)
     if (snapshot == NULL || !snapshot_drop(&snapshot_counted(snapshot)->refs))
         return;
     must(snapshot->index != NULL);
-    must(snapshot->slots == snapshot->books * BOOK_NODES);
+    must(snapshot->slots == snapshot->n_books * BOOK_NODES);
 
-    for (uint32_t i = 0; i < snapshot->books; i++)
+    for (uint32_t i = 0; i < snapshot->n_books; i++)
         book_unref(snapshot->book[i]);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->index);
     slot_index_unref((struct slot_index *)(uintptr_t)snapshot->open);
@@ -335,7 +335,7 @@ static void send_for(const struct snapshot *snapshot, uint32_t count, const uint
 
     must(count <= AHEAD);
     for (uint32_t i = 0; i < count; i++)
-        __builtin_prefetch(&index->entry[hash[i] & (index->entries - 1)]);
+        __builtin_prefetch(&index->entry[hash[i] & (index->n_entries - 1)]);
     for (uint32_t i = 0; i < count; i++)
         if ((place[i] = snapshot_place_of(snapshot, hash[i])) != NULL)
             __builtin_prefetch(place[i]);
@@ -387,7 +387,7 @@ const struct allocation *snapshot_open(const struct snapshot *snapshot, struct t
 const struct node *snapshot_next(const struct snapshot *snapshot, uint32_t *at)
 {
     must(snapshot != NULL);
-    must(snapshot->slots == snapshot->books * BOOK_NODES);
+    must(snapshot->slots == snapshot->n_books * BOOK_NODES);
     must(at != NULL);
 
     while (*at < snapshot->slots) {

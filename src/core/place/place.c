@@ -1,11 +1,12 @@
 /*
- * Finds the GPUs of a node for a request. Called by filter, the ledger, hints and REST in their
- * threads; all state is in the caller's plan and room. The same room and request always give the
- * same answer, because a bind must find the placement that filter promised. One want is solved
- * exactly here. Several become rows and slots (place_plan.c, place_shape.c), are laid as cheaply as
- * the steps allow (place_best.c), and then in the order of rule 5 (place_walk.c). Rule b comes
- * first: a search begins with the nearest distance at which the wants can lie (place_together.c).
- * Steps bound the search, never time. Parts: room, one want, several wants, placements, each.
+ * Finds the GPUs of a node for a request. Called by filter, the ledger, the table of waiting pods
+ * and REST in their threads; all state is in the caller's plan and room. The same room and request
+ * always give the same answer, because a bind must find the placement that filter promised. One
+ * want is solved exactly here. Several become rows and slots (place_plan.c, place_shape.c), are
+ * laid as cheaply as the steps allow (place_best.c), and then in the order of rule 5
+ * (place_walk.c). Rule b comes first: a search begins with the nearest distance at which the wants
+ * can lie (place_together.c). Steps bound the search, never time. Parts: room, one want, several
+ * wants, placements, each.
  */
 #include <string.h>
 
@@ -21,10 +22,10 @@
 void room_of(const struct node *node, struct room *out)
 {
     /* Absent GPUs come last: those beyond the bound take no shares and can be ignored. */
-    const uint32_t gpus = node->gpus < GPUS_PER_NODE_MAX ? node->gpus : GPUS_PER_NODE_MAX;
+    const uint32_t gpus = node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
 
     must(out != NULL);
-    must(node->gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);
+    must(node->n_gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);
     out->closed = node_closed(node);
     out->shared = node_has_shares(node);
     out->host_known = node->host_known;
@@ -33,7 +34,7 @@ void room_of(const struct node *node, struct room *out)
     out->idle = node->rules != 0 && node_is_idle(node);
     out->is_leaving = false;
     out->free_milli = node->free_milli;
-    out->gpus = gpus;
+    out->n_gpus = gpus;
     for (uint32_t i = 0; i < gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
         out->gpu[i] = (struct gpu_room){
@@ -64,8 +65,8 @@ static uint32_t holders_without(const struct node *node, const struct text *uids
 {
     uint32_t notes = 0;
 
-    must(node->notes <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < node->notes; i++) {
+    must(node->n_notes <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < node->n_notes; i++) {
         enum hold_kind kind;
         struct text uid;
         if (node->note[i].held == NULL)
@@ -75,7 +76,7 @@ static uint32_t holders_without(const struct node *node, const struct text *uids
         if (uid.len == 0 || !is_among(uid.at, uids, count))
             out[notes++] = (struct gpu_note){.gpu = node->note[i].gpu, .held = node->note[i].held};
     }
-    must(notes <= node->notes);
+    must(notes <= node->n_notes);
     return notes;
 }
 
@@ -85,7 +86,7 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
     struct gpu_note note[GPUS_PER_NODE_MAX];
     CLEANUP(xfreep)
     const struct allocation **staying =
-        xmalloc((node->allocations + 1) * sizeof(struct allocation *));
+        xmalloc((node->n_allocations + 1) * sizeof(struct allocation *));
     struct node_build build = {
         .name = node->name,
         .uid = node->uid,
@@ -98,19 +99,19 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
         .taints = node->taints,
         .unusable = node->unusable,
         .rules = node->rules,
-        .gpus = node->gpus,
+        .n_gpus = node->n_gpus,
         .gpu = node->gpu,
         .allocation = staying,
-        .notes = holders_without(node, uids, count, note),
+        .n_notes = holders_without(node, uids, count, note),
         .note = note,
         .names = node->names,
     };
 
     must(count == 0 || uids != NULL);
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         if (!is_among(node->allocation[i]->facts.uid, uids, count))
-            staying[build.allocations++] = node->allocation[i];
-    must(build.allocations + count >= node->allocations); /* a uid occurs once */
+            staying[build.n_allocations++] = node->allocation[i];
+    must(build.n_allocations + count >= node->n_allocations); /* a uid occurs once */
 
     /*
      * Rebuilt rather than subtracted: the reason that closes a GPU or the node may leave with the
@@ -119,13 +120,13 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
     struct node *without = node_new(&build);
     room_of(without, out);
     out->is_leaving = out->idle && !node_is_idle(node);
-    must(out->gpus <= GPUS_PER_NODE_MAX);
+    must(out->n_gpus <= GPUS_PER_NODE_MAX);
     node_unref(without);
 }
 
 void room_take(struct room *room, uint32_t gpu, uint32_t milli)
 {
-    must(gpu < room->gpus);
+    must(gpu < room->n_gpus);
 
     struct gpu_room *from = &room->gpu[gpu];
     const uint32_t taken = milli < from->free_milli ? milli : from->free_milli;
@@ -191,10 +192,10 @@ static gpu_set find_models(struct plan *plan, const struct room *room)
 {
     gpu_set set = 0;
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    if (plan->request->models == 0 && (plan->rule == NULL || plan->rule->models == 0))
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
+    if (plan->request->n_models == 0 && (plan->rule == NULL || plan->rule->n_models == 0))
         return plan->usable;
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         set |= plan_takes(plan, room->gpu[i].model) ? one_gpu(i) : 0;
     return set & plan->usable;
 }
@@ -210,10 +211,10 @@ static enum reason find_fits(const struct plan *plan, const struct room *room,
     enum reason nearest = REASON_NONE;
     gpu_set able = 0;
 
-    must(room->gpus > 0);
+    must(room->n_gpus > 0);
     must(want->parts > 0);
     *out = 0;
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const bool model = (models & one_gpu(i)) != 0;
         const enum reason why =
             place_hurdle(&room->gpu[i], model, milli, plan->request->memory_mib);
@@ -271,7 +272,7 @@ static uint32_t place_preferred(const struct room *room, enum place_choice choic
     for (among &= ~one_gpu(best); among != 0; among &= ~one_gpu(first_of(among)))
         if (place_prefers(choice, &room->gpu[first_of(among)], &room->gpu[best]))
             best = first_of(among);
-    must(best < room->gpus);
+    must(best < room->n_gpus);
     must(room->gpu[best].closed == REASON_NONE);
     return best;
 }
@@ -319,7 +320,7 @@ static bool leaves_whole(const struct room *room, const struct request *request,
 {
     uint32_t there = 0;
 
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         there += room->gpu[i].closed != REASON_ABSENT && room->gpu[i].closed != REASON_HELD;
     must(request->whole > 0);
     must(touched <= there);
@@ -330,8 +331,8 @@ static bool leaves_whole(const struct room *room, const struct request *request,
 static enum reason weigh_whole(const struct room *room, const struct request *request,
                                uint32_t touched)
 {
-    must(touched <= room->gpus);
-    must(touched > 0 || request->wants == 0 || request->whole == 0);
+    must(touched <= room->n_gpus);
+    must(touched > 0 || request->n_wants == 0 || request->whole == 0);
     if (request->whole == 0)
         return REASON_NONE;
     if (room->shared)
@@ -342,9 +343,9 @@ static enum reason weigh_whole(const struct room *room, const struct request *re
 enum reason place_weigh_node(const struct room *room, const struct request *request,
                              uint32_t touched)
 {
-    must(touched > 0 || request->wants == 0);
-    must(touched == 0 || request->wants > 0);
-    if (request->wants > 0 && room->closed != REASON_NONE)
+    must(touched > 0 || request->n_wants == 0);
+    must(touched == 0 || request->n_wants > 0);
+    if (request->n_wants > 0 && room->closed != REASON_NONE)
         return room->closed;
     return weigh_whole(room, request, touched);
 }
@@ -359,8 +360,8 @@ static enum reason evaluate_one(struct plan *plan, const struct room *room, stru
     const struct want *want = &plan->request->want[0];
     gpu_set fits;
 
-    must(plan->request->wants == 1);
-    if (room->gpus == 0)
+    must(plan->request->n_wants == 1);
+    if (room->n_gpus == 0)
         return REASON_NO_GPU;
     const enum reason why = find_fits(plan, room, want, find_models(plan, room), &fits);
     if (why != REASON_NONE)
@@ -382,9 +383,9 @@ static enum reason weigh_each(struct plan *plan, const struct room *room)
     enum reason why = REASON_NONE;
     gpu_set fits;
 
-    must(request->wants > 0 && request->wants <= CONTAINERS_MAX);
-    must(plan->rows.count > 0 && plan->rows.count <= request->wants);
-    if (room->gpus == 0)
+    must(request->n_wants > 0 && request->n_wants <= CONTAINERS_MAX);
+    must(plan->rows.count > 0 && plan->rows.count <= request->n_wants);
+    if (room->n_gpus == 0)
         return REASON_NO_GPU;
     const gpu_set models = find_models(plan, room);
     for (uint32_t r = 0, w = 0; r < plan->rows.count; w += plan->rows.row[r++].wants)
@@ -401,13 +402,13 @@ static bool fits_each(const struct plan *plan, const struct room *room, const st
     for (uint32_t r = 0; r < plan->rows.count; r++) {
         const struct plan_row *row = &plan->rows.row[r];
         uint32_t fits = 0;
-        for (uint32_t i = 0; i < shape->slots; i++)
+        for (uint32_t i = 0; i < shape->n_slots; i++)
             fits += slot_takes(&shape->slot[i], row->milli);
         if (fits < row->parts)
             return false;
     }
-    must(shape->slots > 0);
-    must(shape->slots >= plan->most_parts);
+    must(shape->n_slots > 0);
+    must(shape->n_slots >= plan->most_parts);
     return true;
 }
 
@@ -422,7 +423,7 @@ static void search_shape(struct plan *plan, const struct shape *shape, uint8_t *
         plan->shapes != NULL && cell == NULL ? shapes_find(plan->shapes, shape) : NULL;
     UNSET uint8_t own[CELLS_ALL];
 
-    must(shape->slots > 0);
+    must(shape->n_slots > 0);
     if (known != NULL) {
         *out = *known;
         out->steps = 0;
@@ -504,7 +505,7 @@ static enum reason evaluate_each_distance(struct plan *plan, const struct room *
 static enum reason evaluate_many(struct plan *plan, const struct room *room, struct shape *shape,
                                  uint8_t *cell, struct result *out)
 {
-    must(plan->request->wants > 1);
+    must(plan->request->n_wants > 1);
     *out = (struct result){.exact = true};
     shape_of(plan, room, false, shape);
     enum reason why = REASON_NONE;
@@ -544,9 +545,9 @@ static enum reason evaluate_level(struct plan *plan, const struct room *room, st
     struct result result;
     gpu_set chosen;
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    must(plan->request->wants > 0);
-    if (plan->request->wants == 1)
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
+    must(plan->request->n_wants > 0);
+    if (plan->request->n_wants == 1)
         return evaluate_one(plan, room, out, &chosen);
     const enum reason why = evaluate_many(plan, room, &shape, NULL, &result);
     rank_way(&result, out);
@@ -556,12 +557,12 @@ static enum reason evaluate_level(struct plan *plan, const struct room *room, st
 
 enum reason place_evaluate(struct plan *plan, const struct room *room, struct rank *out)
 {
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     *out = (struct rank){.exact = true, .free_milli = room->free_milli};
     const enum reason refused = plan_admit(plan, room);
     if (refused != REASON_NONE)
         return refused;
-    const enum reason why = plan->request->wants == 0
+    const enum reason why = plan->request->n_wants == 0
                                 ? weigh_whole(room, plan->request, 0)
                                 : plan_settle(plan, room, evaluate_level, out);
     return plan_keep(plan, room, why);
@@ -582,7 +583,7 @@ static void start_placement(struct placement *out, const struct rank *rank)
     out->charge_milli = rank->charge_milli;
     out->left_milli = rank->left_milli;
     out->free_milli = rank->free_milli;
-    out->parts = 0;
+    out->n_parts = 0;
 }
 
 /*
@@ -591,7 +592,7 @@ static void start_placement(struct placement *out, const struct rank *rank)
  */
 static bool place_stop(struct walk *walk)
 {
-    must(walk->cells > 0);
+    must(walk->n_cells > 0);
     must(walk_cost(walk) < walk->bound);
     return false;
 }
@@ -608,11 +609,11 @@ static bool find_first(struct plan *plan, const struct room *room, const struct 
     UNSET struct walk walk;
     UNSET struct gpu_links own;
 
-    must(plan->request->wants > 1);
+    must(plan->request->n_wants > 1);
     shape_of(plan, room, false, &shape);
     const struct gpu_links *links = pair_at(plan, room, found->distance, &shape, &own);
     rows_of_wants(plan, &rows);
-    if (rows.count * shape.slots > CELLS_MAX)
+    if (rows.count * shape.n_slots > CELLS_MAX)
         return false;
     walk.rows = &rows;
     walk.shape = &shape;
@@ -644,7 +645,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
     const uint32_t steps = rank->steps; /* of the level */
     const enum reason why = evaluate_many(plan, room, &shape, cell, &result);
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     must(why != REASON_NONE || result.any);
     rank_way(&result, rank);
     rank->exact = rank->exact && exact;
@@ -666,7 +667,7 @@ static enum reason find_many(struct plan *plan, const struct room *room, bool an
 static enum reason find_level(struct plan *plan, const struct room *room, struct rank *out)
 {
     must(out->exact);
-    if (plan->request->wants == 0)
+    if (plan->request->n_wants == 0)
         return REASON_NONE;
     if (plan_has_levels(plan))
         return plan_settle(plan, room, evaluate_level, out);
@@ -683,7 +684,7 @@ static enum reason find_in_room(struct plan *plan, const struct room *room, bool
 {
     gpu_set chosen = 0;
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     must(out != NULL);
     *out_rank = (struct rank){.exact = true, .free_milli = room->free_milli};
     enum reason why = plan_admit(plan, room);
@@ -695,13 +696,13 @@ static enum reason find_in_room(struct plan *plan, const struct room *room, bool
     }
     /* Cleared, because the final search adds the cost again. */
     out_rank->charge_milli = out_rank->left_milli = 0;
-    if (plan->request->wants > 1)
+    if (plan->request->n_wants > 1)
         return find_many(plan, room, any, out_rank, out);
-    why = plan->request->wants == 0 ? weigh_whole(room, plan->request, 0)
-                                    : evaluate_one(plan, room, out_rank, &chosen);
+    why = plan->request->n_wants == 0 ? weigh_whole(room, plan->request, 0)
+                                      : evaluate_one(plan, room, out_rank, &chosen);
     start_placement(out, out_rank);
     for (; why == REASON_NONE && chosen != 0; chosen &= ~one_gpu(first_of(chosen)))
-        out->part[out->parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
+        out->part[out->n_parts++] = (struct part){.gpu = (uint16_t)first_of(chosen)};
     return why;
 }
 
@@ -710,9 +711,9 @@ static enum reason find_way(struct plan *plan, const struct room *room, bool any
 {
     const enum reason why = plan_keep(plan, room, find_in_room(plan, room, any, out_rank, out));
 
-    must(out->parts <= PARTS_MAX);
+    must(out->n_parts <= PARTS_MAX);
     if (why != REASON_NONE)
-        out->parts = 0;
+        out->n_parts = 0;
     return why;
 }
 
@@ -720,7 +721,7 @@ enum reason place_find(struct plan *plan, const struct room *room, struct rank *
                        struct placement *out)
 {
     must(out_rank != NULL);
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     return find_way(plan, room, false, out_rank, out);
 }
 
@@ -745,7 +746,7 @@ struct each {
 };
 
 /* Skips layouts that leave too few GPUs for the request's whole ones. */
-static bool place_tell(struct walk *walk)
+static bool visit_placement(struct walk *walk)
 {
     struct each *each = walk->user;
     const uint64_t cost = walk_cost(walk);
@@ -778,7 +779,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     struct rank nearest = {.exact = true, .distance = together_unknown(plan)};
 
     must(visit != NULL);
-    must(plan->request->wants > 0);
+    must(plan->request->n_wants > 0);
     plan->walked = 0;
     shape_of(plan, room, true, &shape);
     if (!fits_each(plan, room, &shape))
@@ -792,7 +793,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     rows_separate(plan, &rows);
     if (links == NULL)
         rows = plan->rows;
-    if (rows.count * shape.slots > CELLS_MAX)
+    if (rows.count * shape.n_slots > CELLS_MAX)
         return PLACE_OUT_OF_STEPS;
     each.plan = plan;
     each.room = room;
@@ -806,7 +807,7 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
     walk.bound = UINT64_MAX;
     walk.steps = steps;
     walk.user = &each;
-    walk.visit = place_tell;
+    walk.visit = visit_placement;
     const enum place_end end = walk_all(&walk);
     must(walk.steps <= steps);
     plan->walked = steps - walk.steps;
@@ -820,11 +821,11 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
 void place_shares(const struct placement *placement, const struct request *request,
                   const struct node *node, struct share *share)
 {
-    must(placement->parts <= PARTS_MAX);
-    for (uint32_t i = 0; i < placement->parts; i++) {
+    must(placement->n_parts <= PARTS_MAX);
+    for (uint32_t i = 0; i < placement->n_parts; i++) {
         const struct part part = placement->part[i];
-        must(part.want < request->wants);
-        must(part.gpu < node->gpus);
+        must(part.want < request->n_wants);
+        must(part.gpu < node->n_gpus);
         const struct want *want = &request->want[part.want];
         const struct gpu *gpu = &node->gpu[part.gpu];
         const uint32_t milli = placement_milli(placement, want);

@@ -73,11 +73,11 @@ static bool put_want(struct greedy *greedy, const struct plan_row *row, uint8_t 
     must(row->parts > 0);
     cheapest.count = 0;
     memset(cheapest.slot, 0, sizeof cheapest.slot); /* for static analysers */
-    for (uint32_t i = 0; i < shape->slots; i++)
+    for (uint32_t i = 0; i < shape->n_slots; i++)
         if (load_takes(&greedy->load[i], &shape->slot[i], &one) > 0)
             place_best_consider(&cheapest, row->parts, i,
                                 added_cost(&shape->slot[i], &greedy->load[i], &one));
-    greedy->steps += shape->slots;
+    greedy->steps += shape->n_slots;
     if (cheapest.count < row->parts)
         return false;
     for (uint32_t i = 0; i < row->parts; i++) {
@@ -95,7 +95,7 @@ static uint64_t cost_of_loads(const struct greedy *greedy)
     const uint64_t touch = touch_of(greedy->plan);
     uint64_t cost = 0;
 
-    for (uint32_t i = 0; i < greedy->shape->slots; i++)
+    for (uint32_t i = 0; i < greedy->shape->n_slots; i++)
         cost += load_cost(&greedy->load[i], &greedy->shape->slot[i], touch);
     must(cost_charge(cost) > 0);
     must(cost_charge(cost) >= greedy->plan->running_milli);
@@ -113,17 +113,17 @@ static void go_greedily(const struct plan *plan, const struct shape *shape, uint
     const struct plan_rows *rows = &plan->rows;
     bool fits = true;
 
-    must(rows->count * shape->slots <= CELLS_ALL);
+    must(rows->count * shape->n_slots <= CELLS_ALL);
     greedy.plan = plan;
     greedy.shape = shape;
     greedy.steps = 0;
-    for (uint32_t i = 0; i < shape->slots; i++)
+    for (uint32_t i = 0; i < shape->n_slots; i++)
         greedy.load[i] = (struct load){0};
-    memset(cell, 0, (size_t)rows->count * shape->slots);
+    memset(cell, 0, (size_t)rows->count * shape->n_slots);
     for (uint32_t r = 0; r < rows->count && fits; r++)
         for (uint32_t w = 0; w < rows->row[r].wants && fits; w++)
-            fits = put_want(&greedy, &rows->row[r], &cell[(size_t)r * shape->slots]);
-    must(greedy.steps >= shape->slots);
+            fits = put_want(&greedy, &rows->row[r], &cell[(size_t)r * shape->n_slots]);
+    must(greedy.steps >= shape->n_slots);
     out->any = fits;
     out->cost = fits ? cost_of_loads(&greedy) : UINT64_MAX;
     out->steps += greedy.steps;
@@ -144,8 +144,8 @@ static uint32_t fewest_slots(const struct plan *plan, const struct shape *shape)
 
     must(plan->running_milli <= shape->free_milli);
     while (milli < plan->running_milli)
-        milli += shape->slot[shape->slots - ++count].free_milli;
-    must(count <= shape->slots);
+        milli += shape->slot[shape->n_slots - ++count].free_milli;
+    must(count <= shape->n_slots);
     return count > plan->most_parts ? count : plan->most_parts;
 }
 
@@ -159,7 +159,7 @@ static uint64_t least_cost(const struct plan *plan, const struct shape *shape)
     uint64_t cost = count * touch_of(plan) + ((uint64_t)plan->running_milli << COST_BITS);
 
     must(count > 0);
-    must(count <= shape->slots);
+    must(count <= shape->n_slots);
     for (uint32_t i = 0; i < count; i++)
         cost += shape->slot[i].free_milli;
     return cost;
@@ -181,16 +181,16 @@ static bool too_many(const struct plan *plan, const struct shape *shape, struct 
             continue;
         parts += row->wants * row->parts;
         wants += row->wants;
-        for (uint32_t i = 0; i < shape->slots; i++) {
+        for (uint32_t i = 0; i < shape->n_slots; i++) {
             const uint32_t most = shape->slot[i].free_milli / row->milli;
             places += most < wants ? most : wants;
         }
-        out->steps += shape->slots;
+        out->steps += shape->n_slots;
         if (parts > places)
             return true;
     }
     must(parts <= PARTS_MAX);
-    must(wants <= plan->request->wants);
+    must(wants <= plan->request->n_wants);
     return false;
 }
 
@@ -215,7 +215,7 @@ static bool keep_cheapest(struct walk *walk)
 
     must(walk_cost(walk) < walk->bound);
     must(walk_cost(walk) >= search->least);
-    memcpy(search->cell, walk->cell, walk->cells);
+    memcpy(search->cell, walk->cell, walk->n_cells);
     search->any = true;
     search->cost = walk_cost(walk);
     walk->bound = search->cost;
@@ -230,7 +230,7 @@ static void look_further(const struct plan *plan, const struct plan_rows *rows,
     struct search search = {.least = least_cost(plan, shape)};
     const uint32_t steps = plan->steps > out->steps ? plan->steps - out->steps : 0;
 
-    must(rows->count * shape->slots <= CELLS_MAX);
+    must(rows->count * shape->n_slots <= CELLS_MAX);
     search.cell = cell;
     walk.rows = rows;
     walk.shape = shape;
@@ -253,7 +253,7 @@ static void look_further(const struct plan *plan, const struct plan_rows *rows,
 void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[CELLS_ALL],
               struct result *out)
 {
-    must(shape->slots > 0);
+    must(shape->n_slots > 0);
 
     *out = (struct result){.exact = true, .cost = UINT64_MAX, .steps = 1};
     if (plan->running_milli > shape->free_milli)
@@ -264,7 +264,7 @@ void best_way(const struct plan *plan, const struct shape *shape, uint8_t cell[C
     if (!out->any && too_many(plan, shape, out))
         return;
     out->exact = false;
-    if (plan->rows.count * shape->slots <= CELLS_MAX)
+    if (plan->rows.count * shape->n_slots <= CELLS_MAX)
         look_further(plan, &plan->rows, shape, NULL, cell, out);
     must(out->any || out->cost == UINT64_MAX);
 }
@@ -273,14 +273,14 @@ void best_way_together(const struct plan *plan, const struct plan_rows *rows,
                        const struct shape *shape, const struct gpu_links *links,
                        uint8_t cell[CELLS_ALL], struct result *out)
 {
-    must(shape->slots > 0);
+    must(shape->n_slots > 0);
     must(links != NULL);
 
     *out = (struct result){.exact = true, .cost = UINT64_MAX, .steps = 1};
     if (plan->running_milli > shape->free_milli)
         return;
     out->exact = false;
-    if (rows->count * shape->slots <= CELLS_MAX)
+    if (rows->count * shape->n_slots <= CELLS_MAX)
         look_further(plan, rows, shape, links, cell, out);
     must(out->any || out->cost == UINT64_MAX);
 }

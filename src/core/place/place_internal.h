@@ -68,7 +68,7 @@ struct slot {
 };
 
 struct shape {
-    uint32_t slots;
+    uint32_t n_slots;
     uint32_t raised_milli; /* of the plan; affects the rows */
     uint32_t free_milli;   /* total of all slots */
     struct slot slot[GPUS_PER_NODE_MAX];
@@ -302,7 +302,7 @@ struct walk {
     void *user;
     walk_visit *visit;
     /* Private to the walk from here on. */
-    uint32_t cells;
+    uint32_t n_cells;
     uint32_t running; /* milli of all parts that run at once */
     uint64_t another; /* minimum cost of one more slot */
     uint8_t cell[CELLS_MAX];

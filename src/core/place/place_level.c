@@ -60,7 +60,7 @@ static uint32_t next_raise(struct plan *plan, const struct room *room)
     must(plan->rows.count > 0);
     for (uint32_t r = 0; r < plan->rows.count; r++)
         least = plan->rows.row[r].milli < least ? plan->rows.row[r].milli : least;
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         if ((plan->usable & one_gpu(i)) == 0 || !plan_takes(plan, room->gpu[i].model))
             continue;
         const uint32_t raise = raise_on(plan, &room->gpu[i]);
@@ -91,7 +91,7 @@ static enum reason try_amounts(struct plan *plan, const struct room *room, level
     enum reason nearest;
     uint32_t next;
 
-    must(plan->request->wants > 0);
+    must(plan->request->n_wants > 0);
     must(evaluate != NULL);
     plan_raise(plan, 0);
     *out = blank;
@@ -121,8 +121,8 @@ static uint32_t prices_of(struct plan *plan, const struct room *room,
     uint32_t dearest = 0;
 
     must(plan->priced);
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         const bool open = gpu->closed == REASON_NONE && gpu->free_milli > 0;
         price[i] = open && plan_takes(plan, gpu->model) ? plan_price(plan, gpu) : 0;
@@ -163,13 +163,13 @@ static void try_prices(struct plan *plan, const struct room *room, level_evaluat
     const uint32_t raised_milli = plan->raised_milli;
     uint32_t price[GPUS_PER_NODE_MAX] = {0};
     const uint32_t dearest = prices_of(plan, room, price);
-    uint32_t tier = next_price(price, room->gpus, 0);
+    uint32_t tier = next_price(price, room->n_gpus, 0);
 
     must(dearest > 0);
     must(tier <= dearest);
     for (uint32_t t = 0; t < TIERS_MAX && tier < dearest; t++) {
         struct rank cheaper;
-        plan->usable = gpus_up_to(price, room->gpus, tier);
+        plan->usable = gpus_up_to(price, room->n_gpus, tier);
         const enum reason why = try_amounts(plan, room, evaluate, &cheaper);
         if (why == REASON_NONE) {
             add_attempt(out, &cheaper);
@@ -178,7 +178,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_evaluat
             return;
         }
         add_attempt(&cheaper, out);
-        tier = next_price(price, room->gpus, tier);
+        tier = next_price(price, room->n_gpus, tier);
     }
     plan->usable = all_gpus;
     plan_raise(plan, raised_milli);
@@ -187,7 +187,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_evaluat
 
 bool plan_has_levels(const struct plan *plan)
 {
-    must(plan->request->wants > 0);
+    must(plan->request->n_wants > 0);
     must(!plan->priced || plan->context != NULL);
     return plan->priced || plan_raises(plan);
 }
@@ -195,7 +195,7 @@ bool plan_has_levels(const struct plan *plan)
 enum reason plan_settle(struct plan *plan, const struct room *room, level_evaluate *evaluate,
                         struct rank *out)
 {
-    must(plan->request->wants > 0);
+    must(plan->request->n_wants > 0);
     plan->usable = all_gpus;
     plan->price = 0;
     const enum reason why = try_amounts(plan, room, evaluate, out);

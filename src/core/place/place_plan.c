@@ -13,9 +13,9 @@ static uint32_t count_kind(const struct request *request, enum container_kind ki
 {
     uint32_t count = 0;
 
-    must(request->wants == 0 || request->want != NULL);
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t w = 0; w < request->wants; w++)
+    must(request->n_wants == 0 || request->want != NULL);
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t w = 0; w < request->n_wants; w++)
         count += request->want[w].kind == kind;
     return count;
 }
@@ -104,10 +104,10 @@ void rows_of_wants(const struct plan *plan, struct plan_rows *out)
     const struct request *request = plan->request;
     const bool inits = count_kind(request, CONTAINER_INIT) > 0;
 
-    must(request->wants > 0);
-    must(request->wants <= CONTAINERS_MAX);
-    out->count = request->wants;
-    for (uint32_t w = 0; w < request->wants; w++) {
+    must(request->n_wants > 0);
+    must(request->n_wants <= CONTAINERS_MAX);
+    out->count = request->n_wants;
+    for (uint32_t w = 0; w < request->n_wants; w++) {
         out->row[w] = place_plan_row_of(plan, &request->want[w], inits);
         out->want[w] = (uint16_t)w;
     }
@@ -131,7 +131,7 @@ void rows_separate(const struct plan *plan, struct plan_rows *out)
             wants++;
         }
     }
-    must(wants == plan->request->wants);
+    must(wants == plan->request->n_wants);
 }
 
 static void set_rows(struct plan *plan)
@@ -162,7 +162,7 @@ static bool has_prices(const struct policy_context *context)
 void plan_init(struct plan *out, const struct request *request,
                const struct policy_context *context)
 {
-    must(request->wants <= CONTAINERS_MAX);
+    must(request->n_wants <= CONTAINERS_MAX);
 
     out->request = request;
     out->choice = PLACE_TIGHTEST;
@@ -185,13 +185,13 @@ void plan_init(struct plan *out, const struct request *request,
     out->raised_milli = 0;
     out->rows.count = 0;
     memset(out->model, 0, sizeof out->model);
-    if (request->wants > 0)
+    if (request->n_wants > 0)
         set_rows(out);
 }
 
 void plan_raise(struct plan *plan, uint32_t milli)
 {
-    must(plan->request->wants > 0);
+    must(plan->request->n_wants > 0);
     must(milli <= GPU_MILLI);
     must(plan->rows.count > 0);
     if (plan->raised_milli == milli)
@@ -221,7 +221,7 @@ static struct plan_model *model_of(struct plan *plan, const struct atom *model)
 bool plan_asks_for(struct plan *plan, const struct atom *model)
 {
     must(model != NULL);
-    if (plan->request->models == 0)
+    if (plan->request->n_models == 0)
         return true;
     const struct plan_model *known = model_of(plan, model);
     must(known == NULL || known->model == model);

@@ -22,7 +22,7 @@ static bool is_allowed(struct plan *plan, const struct atom *model)
     const struct rule *rule = plan->rule;
 
     must(model != NULL);
-    if (rule == NULL || rule->models == 0)
+    if (rule == NULL || rule->n_models == 0)
         return true;
     if (plan->allowed.rule != rule || plan->allowed.model != model) {
         plan->allowed.can_take = rule_takes_model(rule, atom_text(model));
@@ -45,10 +45,10 @@ static bool allows_a_model(struct plan *plan, const struct room *room)
     bool asked = false;
 
     must(plan->rule != NULL);
-    must(room->gpus > 0);
-    if (plan->rule->models == 0)
+    must(room->n_gpus > 0);
+    if (plan->rule->n_models == 0)
         return true;
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         if (!plan_asks_for(plan, room->gpu[i].model))
             continue;
         asked = true;
@@ -109,7 +109,7 @@ void plan_obey(struct plan *plan, const struct rule *rule)
 enum reason plan_admit(struct plan *plan, const struct room *room)
 {
     plan_obey(plan, plan_rule(plan, room->rules));
-    if (plan->rule == NULL || room->gpus == 0)
+    if (plan->rule == NULL || room->n_gpus == 0)
         return REASON_NONE;
     must(plan->context != NULL && plan->context->rulebook != NULL);
     return rule_takes(plan->rule, plan->request) && allows_a_model(plan, room) ? REASON_NONE

@@ -68,23 +68,23 @@ static void set_apart(const struct gpu_room *gpu, struct slot *slot)
 
 void shape_of(struct plan *plan, const struct room *room, bool apart, struct shape *out)
 {
-    must(room->gpus <= GPUS_PER_NODE_MAX);
-    out->slots = 0;
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
+    out->n_slots = 0;
     out->raised_milli = plan->raised_milli;
     out->free_milli = 0;
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         if (gpu->closed != REASON_NONE || gpu->free_milli == 0 ||
             (plan->usable & one_gpu(i)) == 0 || !plan_takes(plan, gpu->model))
             continue;
-        struct slot *slot = &out->slot[out->slots];
+        struct slot *slot = &out->slot[out->n_slots];
         place_shape_slot_of(gpu, plan->request->memory_mib, slot);
         if (apart)
             set_apart(gpu, slot);
-        out->gpu[out->slots++] = (uint8_t)i;
+        out->gpu[out->n_slots++] = (uint8_t)i;
         out->free_milli += slot->free_milli;
     }
-    must(out->slots <= room->gpus);
+    must(out->n_slots <= room->n_gpus);
 }
 
 /* A total order in which equal slots are neighbours; by free milli first. */
@@ -112,8 +112,8 @@ static bool place_shape_are_equal(const struct slot *a, const struct slot *b)
 /* Moves the GPUs with their slots, so that a layout can still be written. */
 void shape_sort(struct shape *shape)
 {
-    must(shape->slots <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 1; i < shape->slots; i++) {
+    must(shape->n_slots <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 1; i < shape->n_slots; i++) {
         uint32_t at = i;
         if (slot_cmp(&shape->slot[i], &shape->slot[i - 1]) >= 0)
             continue;
@@ -141,8 +141,8 @@ static bool links_are_equal(const struct gpu_links *links, uint32_t a, uint32_t 
 
 void shape_pair(struct shape *shape, const struct gpu_links *links)
 {
-    must(shape->slots <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < shape->slots; i++) {
+    must(shape->n_slots <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < shape->n_slots; i++) {
         uint32_t before = i;
         while (before > 0 && (!place_shape_are_equal(&shape->slot[before - 1], &shape->slot[i]) ||
                               (links != NULL && !links_are_equal(links, before - 1, i))))
@@ -160,7 +160,7 @@ enum { SHAPES_MAX = 1024, SHAPES_TABLE = 2 * SHAPES_MAX };
 
 struct known_shape {
     uint64_t hash;
-    uint32_t slots;
+    uint32_t n_slots;
     uint32_t raised_milli;
     struct slot *slot; /* NULL: free entry */
     struct result result;
@@ -186,7 +186,7 @@ void plan_remember(struct plan *plan, struct arena *arena)
 {
     must(plan->shapes == NULL);
     must(arena != NULL);
-    if (plan->request->wants > 1) /* one want is searched faster than looked up */
+    if (plan->request->n_wants > 1) /* one want is searched faster than looked up */
         plan->shapes = shapes_new(arena);
 }
 
@@ -199,11 +199,11 @@ static uint64_t place_shape_mix(uint64_t hash, uint64_t number)
 
 static uint64_t shape_hash(const struct shape *shape)
 {
-    uint64_t hash = place_shape_mix(shape->slots, shape->raised_milli);
+    uint64_t hash = place_shape_mix(shape->n_slots, shape->raised_milli);
 
-    must(shape->slots > 0);
-    must(shape->slots <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < shape->slots; i++) {
+    must(shape->n_slots > 0);
+    must(shape->n_slots <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < shape->n_slots; i++) {
         const struct slot *slot = &shape->slot[i];
         hash = place_shape_mix(hash, (uint64_t)slot->free_milli << 32 | slot->least_milli);
         if (slot->mib > 0)
@@ -218,10 +218,10 @@ static bool is_found(const struct known_shape *found, uint64_t hash, const struc
 {
     must(found->slot != NULL);
     must(found->result.steps > 0);
-    if (found->hash != hash || found->slots != shape->slots ||
+    if (found->hash != hash || found->n_slots != shape->n_slots ||
         found->raised_milli != shape->raised_milli)
         return false;
-    for (uint32_t i = 0; i < shape->slots; i++)
+    for (uint32_t i = 0; i < shape->n_slots; i++)
         if (!place_shape_are_equal(&found->slot[i], &shape->slot[i]))
             return false;
     return true;
@@ -254,12 +254,12 @@ void shapes_keep(struct shapes *shapes, const struct shape *shape, const struct 
         at = (at + 1) % SHAPES_TABLE;
     shapes->found[at] = (struct known_shape){
         .hash = hash,
-        .slots = shape->slots,
+        .n_slots = shape->n_slots,
         .raised_milli = shape->raised_milli,
-        .slot = arena_array(shapes->arena, shape->slots, sizeof *shape->slot),
+        .slot = arena_array(shapes->arena, shape->n_slots, sizeof *shape->slot),
         .result = *result,
     };
-    memcpy(shapes->found[at].slot, shape->slot, shape->slots * sizeof *shape->slot);
+    memcpy(shapes->found[at].slot, shape->slot, shape->n_slots * sizeof *shape->slot);
     shapes->count++;
     must(shapes->count <= SHAPES_MAX);
 }

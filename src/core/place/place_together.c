@@ -14,19 +14,19 @@
 
 enum distance together_unknown(const struct plan *plan)
 {
-    must(plan->request->wants > 0);
+    must(plan->request->n_wants > 0);
     must(plan->most_parts > 0);
     return plan->most_parts > 1 ? DISTANCE_ANYWHERE : DISTANCE_LINKED;
 }
 
 bool together_matters(const struct plan *plan, const struct room *room)
 {
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     if (plan->most_parts <= 1)
         return false;
     if (plan->topology != TOPOLOGY_ANY)
         return true;
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         if (room->gpu[i].peers != 0 || room->gpu[i].socket != 0)
             return true;
     return false;
@@ -52,10 +52,10 @@ static gpu_set numa_of(const struct room *room, uint32_t gpu)
 {
     gpu_set others = 0;
 
-    must(gpu < room->gpus);
+    must(gpu < room->n_gpus);
     if (room->gpu[gpu].socket == 0)
         return 0;
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         others |= i != gpu && room->gpu[i].socket == room->gpu[gpu].socket ? one_gpu(i) : 0;
     return others;
 }
@@ -64,8 +64,8 @@ static gpu_set links_of(const struct room *room, uint32_t gpu)
 {
     gpu_set others = 0;
 
-    must(gpu < room->gpus);
-    for (uint32_t i = 0; i < room->gpus; i++)
+    must(gpu < room->n_gpus);
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         others |= (room->gpu[gpu].peers >> i & 1) != 0 ? one_gpu(i) : 0;
     must((others & one_gpu(gpu)) == 0);
     return others;
@@ -77,7 +77,7 @@ void links_of_room(const struct plan *plan, const struct room *room, enum distan
 {
     must(distance < DISTANCE_ANYWHERE);
     must(distance <= together_last(plan));
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const gpu_set nvlinks = links_of(room, i);
         const gpu_set numa = numa_of(room, i);
         out->linked[i] = plan->topology == TOPOLOGY_NUMA ? nvlinks & numa : nvlinks;
@@ -87,11 +87,11 @@ void links_of_room(const struct plan *plan, const struct room *room, enum distan
 
 void links_of_shape(const struct gpu_links *room, const struct shape *shape, struct gpu_links *out)
 {
-    must(shape->slots <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < shape->slots; i++) {
+    must(shape->n_slots <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < shape->n_slots; i++) {
         out->linked[i] = 0;
         out->numa[i] = 0;
-        for (uint32_t k = 0; k < shape->slots; k++) {
+        for (uint32_t k = 0; k < shape->n_slots; k++) {
             const gpu_set gpu = one_gpu(shape->gpu[k]);
             out->linked[i] |= (room->linked[shape->gpu[i]] & gpu) != 0 ? one_gpu(k) : 0;
             out->numa[i] |= (room->numa[shape->gpu[i]] & gpu) != 0 ? one_gpu(k) : 0;
@@ -347,7 +347,7 @@ bool together_choose(const struct plan *plan, const struct room *room, gpu_set f
 {
     const enum distance last = together_last(plan);
 
-    must(plan->request->wants == 1);
+    must(plan->request->n_wants == 1);
     must(set_count(fits) >= plan->most_parts);
     for (enum distance distance = DISTANCE_LINKED; distance <= last && distance < DISTANCE_ANYWHERE;
          distance++) {

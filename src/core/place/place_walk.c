@@ -21,11 +21,11 @@ struct place_at {
 
 static void step_on(const struct walk *walk, struct place_at *at)
 {
-    must_debug(at->cell < walk->cells);
-    must_debug(at->cell == at->row * walk->shape->slots + at->slot);
+    must_debug(at->cell < walk->n_cells);
+    must_debug(at->cell == at->row * walk->shape->n_slots + at->slot);
     at->cell++;
     at->slot++;
-    if (at->slot < walk->shape->slots)
+    if (at->slot < walk->shape->n_slots)
         return;
     at->slot = 0;
     at->row++;
@@ -34,10 +34,10 @@ static void step_on(const struct walk *walk, struct place_at *at)
 static void step_back(const struct walk *walk, struct place_at *at)
 {
     must_debug(at->cell > 0);
-    must_debug(at->cell == at->row * walk->shape->slots + at->slot);
+    must_debug(at->cell == at->row * walk->shape->n_slots + at->slot);
     at->cell--;
     if (at->slot == 0) {
-        at->slot = walk->shape->slots;
+        at->slot = walk->shape->n_slots;
         at->row--;
     }
     at->slot--;
@@ -46,7 +46,7 @@ static void step_back(const struct walk *walk, struct place_at *at)
 /* The slots with the same load as their equal slot, after the previous row. */
 static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
 {
-    const uint32_t slots = walk->shape->slots;
+    const uint32_t slots = walk->shape->n_slots;
     uint64_t alike = UINT64_MAX;
 
     must_debug(at->slot == 0);
@@ -67,7 +67,7 @@ static uint64_t still_alike(const struct walk *walk, const struct place_at *at)
 static void open_row(struct walk *walk, const struct place_at *at)
 {
     const struct plan_row *row = &walk->rows->row[at->row];
-    const uint32_t slots = walk->shape->slots;
+    const uint32_t slots = walk->shape->n_slots;
     uint32_t rest = 0;
 
     walk->alike[at->row] = still_alike(walk, at);
@@ -161,7 +161,7 @@ static bool still_together(const struct walk *walk, const struct place_at *at)
 static bool lay_next(struct walk *walk, const struct place_at *at)
 {
     const uint32_t cell = at->cell;
-    const uint32_t slots = walk->shape->slots;
+    const uint32_t slots = walk->shape->n_slots;
     const struct slot *slot = &walk->shape->slot[at->slot];
     const struct plan_row *row = &walk->rows->row[at->row];
     const struct load *before = &walk->load[cell];
@@ -192,23 +192,23 @@ static bool lay_next(struct walk *walk, const struct place_at *at)
 
 uint64_t walk_cost(const struct walk *walk)
 {
-    must(walk->cells > 0);
-    must(walk->cost[walk->cells] < walk->bound);
-    return walk->cost[walk->cells];
+    must(walk->n_cells > 0);
+    must(walk->cost[walk->n_cells] < walk->bound);
+    return walk->cost[walk->n_cells];
 }
 
 static void place_walk_start(struct walk *walk)
 {
     uint32_t least = GPU_MILLI;
 
-    walk->cells = walk->rows->count * walk->shape->slots;
-    must(walk->cells > 0 && walk->cells <= CELLS_MAX);
+    walk->n_cells = walk->rows->count * walk->shape->n_slots;
+    must(walk->n_cells > 0 && walk->n_cells <= CELLS_MAX);
     walk->running = 0;
     for (uint32_t r = 0; r < walk->rows->count; r++) {
         const struct plan_row *row = &walk->rows->row[r];
         walk->running += row->kind == CONTAINER_INIT ? 0 : row->wants * row->parts * row->milli;
     }
-    for (uint32_t i = 0; i < walk->shape->slots; i++) {
+    for (uint32_t i = 0; i < walk->shape->n_slots; i++) {
         const uint32_t free = walk->shape->slot[i].free_milli;
         least = free < least ? free : least;
         walk->load[i] = (struct load){0};
@@ -228,7 +228,7 @@ enum place_end walk_all(struct walk *walk)
     struct place_at at = {0};
 
     must(walk->visit != NULL);
-    must(walk->shape->slots > 0);
+    must(walk->shape->n_slots > 0);
     place_walk_start(walk);
     open_cell(walk, &at);
     while (walk->steps > 0) {
@@ -240,7 +240,7 @@ enum place_end walk_all(struct walk *walk)
             continue;
         }
         step_on(walk, &at);
-        if (at.cell < walk->cells) {
+        if (at.cell < walk->n_cells) {
             open_cell(walk, &at);
             continue;
         }
@@ -266,7 +266,7 @@ static struct column column_of(const struct shape *shape, const uint8_t *line, u
     struct column column = {0};
 
     must(wants > 0);
-    for (uint32_t i = 0; i < shape->slots; i++) {
+    for (uint32_t i = 0; i < shape->n_slots; i++) {
         must(line[i] <= wants);
         column.some |= line[i] > 0 ? one_gpu(shape->gpu[i]) : 0;
         column.all |= line[i] == wants ? one_gpu(shape->gpu[i]) : 0;
@@ -301,17 +301,17 @@ static void write_row(const struct plan_row *row, const uint16_t *want, const st
 {
     uint8_t line[GPUS_PER_NODE_MAX];
 
-    must(shape->slots <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < shape->slots; i++)
+    must(shape->n_slots <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < shape->n_slots; i++)
         line[i] = cell[i];
     for (uint32_t w = 0; w < row->wants; w++) {
         const struct column column = column_of(shape, line, row->wants - w);
         on[want[w]] = take_first(&column, row->parts);
-        for (uint32_t i = 0; i < shape->slots; i++)
+        for (uint32_t i = 0; i < shape->n_slots; i++)
             if ((on[want[w]] & one_gpu(shape->gpu[i])) != 0)
                 line[i]--;
     }
-    for (uint32_t i = 0; i < shape->slots; i++)
+    for (uint32_t i = 0; i < shape->n_slots; i++)
         must(line[i] == 0);
 }
 
@@ -320,8 +320,8 @@ static void add_parts(struct placement *out, uint32_t want, gpu_set gpus)
     must(want < CONTAINERS_MAX);
     while (gpus != 0) {
         const uint32_t gpu = first_of(gpus);
-        must(out->parts < PARTS_MAX);
-        out->part[out->parts++] = (struct part){(uint16_t)want, (uint16_t)gpu};
+        must(out->n_parts < PARTS_MAX);
+        out->part[out->n_parts++] = (struct part){(uint16_t)want, (uint16_t)gpu};
         gpus &= ~one_gpu(gpu);
     }
 }
@@ -334,11 +334,11 @@ void way_write(const struct plan_rows *rows, const struct shape *shape, const ui
 
     must(rows->count > 0);
     for (uint32_t r = 0; r < rows->count; r++) {
-        write_row(&rows->row[r], &rows->want[wants], shape, &cell[(size_t)r * shape->slots], on);
+        write_row(&rows->row[r], &rows->want[wants], shape, &cell[(size_t)r * shape->n_slots], on);
         wants += rows->row[r].wants;
     }
     must(wants <= CONTAINERS_MAX);
-    must(out->parts == 0);
+    must(out->n_parts == 0);
     for (uint32_t w = 0; w < wants; w++)
         add_parts(out, w, on[w]);
 }

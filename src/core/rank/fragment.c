@@ -51,13 +51,13 @@ static void add_shape(const struct remaining *remaining, const struct workload_t
     bool fits[GPUS_PER_NODE_MAX];
 
     must(shape->count > 0);
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < remaining->gpus; i++) {
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < remaining->n_gpus; i++) {
         fits[i] = remaining_takes(remaining, i, shape);
         able += fits[i];
     }
     const bool none = able < shape->parts || remaining->host.cpu_milli < shape->cpu_milli;
-    for (uint32_t i = 0; i < remaining->gpus; i++)
+    for (uint32_t i = 0; i < remaining->n_gpus; i++)
         if (none || !fits[i])
             sum[i] += (uint64_t)shape->count * remaining->free[i];
 }
@@ -65,8 +65,8 @@ static void add_shape(const struct remaining *remaining, const struct workload_t
 void fragments_of_remaining(const struct workload *workload, const struct remaining *remaining,
                             uint64_t sum[GPUS_PER_NODE_MAX])
 {
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    memset(sum, 0, remaining->gpus * sizeof *sum);
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    memset(sum, 0, remaining->n_gpus * sizeof *sum);
     for (uint32_t t = 0; t < workload->n_typical; t++)
         add_shape(remaining, &workload->typical[t], sum);
 }
@@ -87,8 +87,8 @@ void fragments_of_node(struct fragments *fragments, const struct node *node,
     remaining_of(&fragments->room, &fragments->kinds,
                  remaining); /* without GPUs if the node is closed */
     fragments_of_remaining(workload, remaining, sum);
-    for (uint32_t i = 0; i < remaining->gpus; i++) {
-        must(remaining->gpu[i] < node->gpus);
+    for (uint32_t i = 0; i < remaining->n_gpus; i++) {
+        must(remaining->gpu[i] < node->n_gpus);
         must(sum[i] <= pods * remaining->free[i]);
         milli[remaining->gpu[i]] = (uint32_t)((sum[i] + pods / 2) / pods);
     }

@@ -71,7 +71,7 @@ static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
         return 0;
     while (!book->rule[at].has_order || book->rule[at].policy != rule->policy)
         at++;
-    must(at < book->rules);
+    must(at < book->n_rules);
     must(&book->rule[at] <= rule);
     return at + 1;
 }
@@ -142,7 +142,7 @@ static bool browse(void *user, const struct placement *placement)
     };
 
     must(browsing->seen < LAYOUTS_MAX);
-    must(placement->parts > 0);
+    must(placement->n_parts > 0);
     browsing->work += layout_work(browsing->gpus, browsing->request, placement);
     if (browsing->policy->keys != NULL)
         browsing->policy->keys(&rank);
@@ -163,11 +163,11 @@ static void browse_all(const struct policy *policy, const struct node *node, str
         .policy = policy,
         .node = node,
         .request = plan->request,
-        .gpus = room->gpus,
+        .gpus = room->n_gpus,
         .placement = out_placement,
     };
 
-    must(plan->request->wants > 1);
+    must(plan->request->n_wants > 1);
     const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
     out->work = work_of(browsing.work + (uint64_t)STEP_WORK * plan->walked);
     out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && policy->keys == NULL);
@@ -182,7 +182,7 @@ static void browse_all(const struct policy *policy, const struct node *node, str
 
 void policy_say_reserve(const struct policy_context *context, uint32_t rule, struct strbuf *out)
 {
-    must(context->rulebook != NULL && rule < context->rulebook->rules);
+    must(context->rulebook != NULL && rule < context->rulebook->n_rules);
 
     const struct rule *keeper = &context->rulebook->rule[rule];
     const uint32_t idle = context->idle[rule];
@@ -202,7 +202,7 @@ void policy_refuse(const struct policy_context *context, struct cause cause,
         request_refuse(request, cause.why, out);
         return;
     }
-    must(cause.rule < context->rulebook->rules);
+    must(cause.rule < context->rulebook->n_rules);
     rulebook_refuse(context->rulebook, &context->rulebook->rule[cause.rule], request, out);
 }
 
@@ -233,7 +233,7 @@ static enum reason score_plainly(const struct policy *policy, const struct node 
         out->exact = out_placement->exact;
     if (why != REASON_NONE)
         return why;
-    if (policy->choice != PLACE_TIGHTEST && plan->request->wants > 1)
+    if (policy->choice != PLACE_TIGHTEST && plan->request->n_wants > 1)
         browse_all(policy, node, plan, room, out, out_placement);
     if (policy->keys != NULL)
         policy->keys(out);
@@ -264,7 +264,7 @@ enum reason policy_score_room(const struct policy_question *question, struct pla
     struct placement_scores scores;
 
     must(room != NULL);
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     plan_obey(plan, plan_rule(plan, question->node->rules));
     return score_anew(question, plan, room, &scores, out, out_placement);
 }

@@ -13,7 +13,7 @@ static uint32_t fgd_wasted(const struct remaining *remaining, const struct workl
 
     must(shape->parts > 0);
     must(shape->milli > 0);
-    for (uint32_t i = 0; i < remaining->gpus; i++) {
+    for (uint32_t i = 0; i < remaining->n_gpus; i++) {
         const bool fits = remaining_takes(remaining, i, shape);
         able += fits;
         wasted += fits ? 0 : remaining->free[i];
@@ -26,8 +26,8 @@ uint64_t fgd_fragment(const struct workload *workload, const struct remaining *r
 {
     uint64_t sum = 0;
 
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    must(workload->n_typical <= workload->classes);
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    must(workload->n_typical <= workload->n_classes);
     for (uint32_t t = 0; t < workload->n_typical; t++) {
         const struct workload_typical *shape = &workload->typical[t];
         /* Host memory is not part of the measure; unknown CPU always suffices. */
@@ -44,15 +44,15 @@ static uint64_t fgd_waste(struct score_cache *cache, const struct workload *work
 {
     (void)cache;
     must(work != NULL);
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    *work += (uint64_t)remaining->gpus * workload->n_typical;
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    *work += (uint64_t)remaining->n_gpus * workload->n_typical;
     return fgd_fragment(workload, remaining);
 }
 
 static int64_t fgd_score(const struct workload *workload, int64_t by, const struct remaining *after)
 {
     must(after->free_milli <= after->total_milli);
-    must(workload->n_typical <= workload->classes);
+    must(workload->n_typical <= workload->n_classes);
     return sigmoid_merit(by, workload->typical_count);
 }
 

@@ -39,7 +39,7 @@ static inline bool gpu_kind_takes(const struct gpu_kind *kind, uint32_t class)
  */
 struct remaining {
     struct host host;
-    uint32_t gpus;
+    uint32_t n_gpus;
     uint32_t free_milli;  /* total of these GPUs */
     uint32_t total_milli; /* capacity of these GPUs, used or not */
     uint16_t free[GPUS_PER_NODE_MAX];

@@ -17,7 +17,7 @@ struct rollout {
     struct host host;
     uint32_t taken; /* milli */
     uint32_t work;  /* in ns, as measured (score_cache.h) */
-    uint32_t holes;
+    uint32_t n_holes;
     uint16_t hole[GPUS_PER_NODE_MAX]; /* free milli of each GPU; sorted if all are of one kind */
 };
 
@@ -45,7 +45,7 @@ static void host_take(struct rollout *rollout, const struct workload_class *clas
 /* Shrinks the hole at this index and moves it to its sorted position. */
 static void shrink(struct rollout *rollout, uint32_t at, uint32_t milli)
 {
-    must_debug(at < rollout->holes);
+    must_debug(at < rollout->n_holes);
     must_debug(rollout->hole[at] >= milli);
     const uint16_t left = (uint16_t)(rollout->hole[at] - milli);
     for (; at > 0 && rollout->hole[at - 1] > left; at--)
@@ -57,26 +57,26 @@ static bool take_sorted(struct rollout *rollout, const struct workload_class *cl
 {
     uint32_t at = 0;
 
-    must_debug(rollout->holes > 0);
-    if (class->milli > rollout->hole[rollout->holes - 1] || !host_suffices(rollout, class))
+    must_debug(rollout->n_holes > 0);
+    if (class->milli > rollout->hole[rollout->n_holes - 1] || !host_suffices(rollout, class))
         return false;
     while (rollout->hole[at] < class->milli)
         at++;
-    if (class->parts > rollout->holes - at)
+    if (class->parts > rollout->n_holes - at)
         return false;
     /* A moved hole goes before the indexes still to come. */
     for (uint32_t p = 0; p < class->parts; p++)
         shrink(rollout, at + p, class->milli);
     host_take(rollout, class);
-    must_debug(rollout->hole[0] <= rollout->hole[rollout->holes - 1]);
+    must_debug(rollout->hole[0] <= rollout->hole[rollout->n_holes - 1]);
     return true;
 }
 
 static void sort_holes(struct rollout *rollout)
 {
-    for (uint32_t i = 1; i < rollout->holes; i++)
+    for (uint32_t i = 1; i < rollout->n_holes; i++)
         shrink(rollout, i, 0);
-    must(rollout->hole[0] <= rollout->hole[rollout->holes - 1]);
+    must(rollout->hole[0] <= rollout->hole[rollout->n_holes - 1]);
 }
 
 /*
@@ -88,16 +88,16 @@ static uint32_t tightest_hole(const struct rollout *rollout, uint32_t class, uin
 {
     const struct remaining *remaining = rollout->remaining;
     const uint32_t milli = rollout->workload->class[class].milli;
-    uint32_t best = rollout->holes;
+    uint32_t best = rollout->n_holes;
 
-    must(class < rollout->workload->classes);
-    for (uint32_t i = 0; i < rollout->holes; i++) {
+    must(class < rollout->workload->n_classes);
+    for (uint32_t i = 0; i < rollout->n_holes; i++) {
         const bool fits = rollout->hole[i] >= milli && (taken >> i & 1) == 0 &&
                           gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
-        if (fits && (best == rollout->holes || rollout->hole[i] < rollout->hole[best]))
+        if (fits && (best == rollout->n_holes || rollout->hole[i] < rollout->hole[best]))
             best = i;
     }
-    must(best <= rollout->holes);
+    must(best <= rollout->n_holes);
     return best;
 }
 
@@ -113,11 +113,11 @@ static bool take_mixed(struct rollout *rollout, uint32_t class)
         return false;
     for (uint32_t p = 0; p < pod->parts; p++) {
         const uint32_t best = tightest_hole(rollout, class, taken);
-        if (best == rollout->holes)
+        if (best == rollout->n_holes)
             return false;
         taken |= (uint64_t)1 << best;
     }
-    for (uint32_t i = 0; i < rollout->holes; i++)
+    for (uint32_t i = 0; i < rollout->n_holes; i++)
         if ((taken >> i & 1) != 0)
             rollout->hole[i] -= (uint16_t)pod->milli;
     host_take(rollout, pod);
@@ -128,8 +128,8 @@ static uint32_t largest_hole(const struct rollout *rollout)
 {
     uint32_t largest = 0;
 
-    must(rollout->holes > 0);
-    for (uint32_t i = 0; i < rollout->holes; i++)
+    must(rollout->n_holes > 0);
+    for (uint32_t i = 0; i < rollout->n_holes; i++)
         largest = rollout->hole[i] > largest ? rollout->hole[i] : largest;
     must(largest <= GPU_MILLI);
     return largest;
@@ -152,10 +152,10 @@ static void play_sorted(struct rollout *rollout, uint32_t sequence)
 {
     const struct workload *workload = rollout->workload;
     const struct gpu_kind *kind = &rollout->remaining->kinds[rollout->remaining->kind[0]];
-    const uint16_t *largest = &rollout->hole[rollout->holes - 1];
+    const uint16_t *largest = &rollout->hole[rollout->n_holes - 1];
 
-    must(rollout->holes > 0);
-    must(sequence < workload->sequences);
+    must(rollout->n_holes > 0);
+    must(sequence < workload->n_sequences);
     for (uint32_t word = 0; word < WORKLOAD_STEP_WORDS; word++) {
         uint64_t steps = small_steps(workload, sequence, word, *largest);
         while (steps != 0) {
@@ -164,7 +164,7 @@ static void play_sorted(struct rollout *rollout, uint32_t sequence)
             steps &= steps - 1;
             if (!gpu_kind_takes(kind, class))
                 continue;
-            rollout->work += 10 + rollout->holes / 2;
+            rollout->work += 10 + rollout->n_holes / 2;
             if (take_sorted(rollout, &workload->class[class]))
                 steps &= small_steps(workload, sequence, word, *largest);
         }
@@ -176,14 +176,14 @@ static void play_mixed(struct rollout *rollout, uint32_t sequence)
     const struct workload *workload = rollout->workload;
     uint32_t largest = largest_hole(rollout);
 
-    must(sequence < workload->sequences);
+    must(sequence < workload->n_sequences);
     for (uint32_t word = 0; word < WORKLOAD_STEP_WORDS; word++) {
         uint64_t steps = small_steps(workload, sequence, word, largest);
         while (steps != 0) {
             const uint32_t step = word * 64 + (uint32_t)__builtin_ctzll(steps);
             const uint32_t class = workload->sequence[sequence][step];
             steps &= steps - 1;
-            rollout->work += 8 + rollout->holes * (1 + workload->class[class].parts);
+            rollout->work += 8 + rollout->n_holes * (1 + workload->class[class].parts);
             if (!take_mixed(rollout, class))
                 continue;
             largest = largest_hole(rollout);
@@ -195,9 +195,9 @@ static void play_mixed(struct rollout *rollout, uint32_t sequence)
 
 static bool is_one_kind(const struct remaining *remaining)
 {
-    must(remaining->gpus > 0);
+    must(remaining->n_gpus > 0);
     must(remaining->kinds != NULL);
-    for (uint32_t i = 1; i < remaining->gpus; i++)
+    for (uint32_t i = 1; i < remaining->n_gpus; i++)
         if (remaining->kind[i] != remaining->kind[0])
             return false;
     return true;
@@ -211,8 +211,8 @@ uint64_t rollout_idle(const struct workload *workload, const struct remaining *r
     UNSET struct rollout rollout;
     uint64_t taken = 0;
 
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    must(workload->sequences <= WORKLOAD_SEQUENCES);
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    must(workload->n_sequences <= WORKLOAD_SEQUENCES);
     if (remaining->free_milli == 0)
         return all;
     start.workload = workload;
@@ -220,12 +220,12 @@ uint64_t rollout_idle(const struct workload *workload, const struct remaining *r
     start.host = remaining->host;
     start.taken = 0;
     start.work = 0;
-    start.holes = remaining->gpus;
-    memcpy(start.hole, remaining->free, remaining->gpus * sizeof *start.hole);
+    start.n_holes = remaining->n_gpus;
+    memcpy(start.hole, remaining->free, remaining->n_gpus * sizeof *start.hole);
     const bool sorted = is_one_kind(remaining);
     if (sorted)
         sort_holes(&start);
-    for (uint32_t s = 0; s < workload->sequences; s++) {
+    for (uint32_t s = 0; s < workload->n_sequences; s++) {
         rollout = start;
         if (sorted)
             play_sorted(&rollout, s);
@@ -241,10 +241,10 @@ uint64_t rollout_idle(const struct workload *workload, const struct remaining *r
 static int64_t rollout_score(const struct workload *workload, int64_t by,
                              const struct remaining *after)
 {
-    const int64_t score = sigmoid_merit(by, workload->sequences);
+    const int64_t score = sigmoid_merit(by, workload->n_sequences);
 
     must(after->free_milli <= after->total_milli);
-    must(workload->sequences <= WORKLOAD_SEQUENCES);
+    must(workload->n_sequences <= WORKLOAD_SEQUENCES);
     if (after->total_milli == 0)
         return score;
     return score - (int64_t)((uint64_t)FREE_SHARE_COST * after->free_milli / after->total_milli);

@@ -17,7 +17,7 @@ static_assert((int)KINDS_MAX >= (int)GPUS_PER_NODE_MAX, "one room fits into empt
 
 static bool kind_takes(const struct gpu_kind *kind, const struct workload_class *class)
 {
-    const struct request of_class = {.models = class->models, .model = class->model};
+    const struct request of_class = {.n_models = class->n_models, .model = class->model};
 
     must(kind->model != NULL);
     must(class->parts <= GPUS_PER_NODE_MAX);
@@ -29,11 +29,11 @@ static bool kind_takes(const struct gpu_kind *kind, const struct workload_class 
 
 void gpu_kind_make(const struct workload *workload, struct gpu_kind *kind)
 {
-    must(workload->classes <= WORKLOAD_CLASSES_MAX);
+    must(workload->n_classes <= WORKLOAD_CLASSES_MAX);
     must(kind->milli <= GPU_MILLI);
 
     memset(kind->allowed_classes, 0, sizeof kind->allowed_classes);
-    for (uint32_t c = 0; c < workload->classes; c++)
+    for (uint32_t c = 0; c < workload->n_classes; c++)
         if (kind_takes(kind, &workload->class[c]))
             kind->allowed_classes[c / 64] |= (uint64_t)1 << c % 64;
 }
@@ -96,10 +96,10 @@ static bool remaining_fill(const struct room *room, struct kinds *kinds, struct 
 {
     uint32_t kind = 0;
 
-    must(room->gpus <= GPUS_PER_NODE_MAX);
+    must(room->n_gpus <= GPUS_PER_NODE_MAX);
     must(room->closed == REASON_NONE);
-    out->gpus = out->free_milli = out->total_milli = 0;
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    out->n_gpus = out->free_milli = out->total_milli = 0;
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         if (gpu->closed != REASON_NONE)
             continue;
@@ -108,10 +108,10 @@ static bool remaining_fill(const struct room *room, struct kinds *kinds, struct 
             return false;
         must(gpu->milli <= GPU_MILLI);
         must(gpu->free_milli <= gpu->milli);
-        out->free[out->gpus] = (uint16_t)gpu->free_milli;
-        out->kind[out->gpus] = (uint8_t)kind;
-        out->gpu[out->gpus] = (uint8_t)i;
-        out->gpus++;
+        out->free[out->n_gpus] = (uint16_t)gpu->free_milli;
+        out->kind[out->n_gpus] = (uint8_t)kind;
+        out->gpu[out->n_gpus] = (uint8_t)i;
+        out->n_gpus++;
         out->free_milli += gpu->free_milli;
         out->total_milli += gpu->milli;
     }
@@ -126,7 +126,7 @@ void remaining_of(const struct room *room, struct kinds *kinds, struct remaining
     /* Field by field: most of the large arrays is unused. */
     out->host = room->host_known ? room->host : (struct host){HOST_UNKNOWN, HOST_UNKNOWN};
     out->kinds = kinds->kind;
-    out->gpus = out->free_milli = out->total_milli = 0;
+    out->n_gpus = out->free_milli = out->total_milli = 0;
     if (room->closed != REASON_NONE || remaining_fill(room, kinds, out))
         return;
     kinds_done(kinds);
@@ -141,14 +141,14 @@ static uint32_t charge_on(uint32_t gpu, const struct request *request,
     UNSET uint32_t amount[CONTAINERS_MAX];
     uint32_t parts = 0;
 
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t p = 0; p < placement->parts; p++) {
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t p = 0; p < placement->n_parts; p++) {
         const struct part *part = &placement->part[p];
-        must(part->want < request->wants);
+        must(part->want < request->n_wants);
         if (part->gpu != gpu)
             continue;
         if (parts++ == 0)
-            memset(amount, 0, request->wants * sizeof *amount);
+            memset(amount, 0, request->n_wants * sizeof *amount);
         amount[part->want] = placement_milli(placement, &request->want[part->want]);
     }
     *out_parts += parts;
@@ -160,15 +160,15 @@ void remaining_take(struct remaining *remaining, const struct request *request,
 {
     uint32_t parts = 0;
 
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    must(placement->parts <= PARTS_MAX);
-    for (uint32_t i = 0; i < remaining->gpus; i++) {
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    must(placement->n_parts <= PARTS_MAX);
+    for (uint32_t i = 0; i < remaining->n_gpus; i++) {
         const uint32_t charge = charge_on(remaining->gpu[i], request, placement, &parts);
         must(charge <= remaining->free[i]);
         remaining->free[i] -= (uint16_t)charge;
         remaining->free_milli -= charge;
     }
-    must(parts == placement->parts);
+    must(parts == placement->n_parts);
     remaining->host.cpu_milli = host_less(remaining->host.cpu_milli, request->host.cpu_milli);
     remaining->host.memory_mib = host_less(remaining->host.memory_mib, request->host.memory_mib);
 }

@@ -24,9 +24,9 @@ static uint32_t capacity_for(const struct workload *workload, const struct remai
     const struct workload_class *pod = &workload->class[class];
     uint32_t able = 0;
 
-    must(class < workload->classes);
+    must(class < workload->n_classes);
     must(pod->parts > 1);
-    for (uint32_t i = 0; i < remaining->gpus; i++)
+    for (uint32_t i = 0; i < remaining->n_gpus; i++)
         able += remaining->free[i] >= pod->milli &&
                 gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
     const uint32_t by_cpu =
@@ -38,7 +38,7 @@ void class_capacity_of(const struct workload *workload, const struct remaining *
                        struct class_capacity *out)
 {
     must(workload->n_scarce <= WORKLOAD_SCARCE_MAX);
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < workload->n_scarce; i++)
         out->count[i] = (uint16_t)capacity_for(workload, remaining, workload->scarce[i]);
 }
@@ -86,7 +86,7 @@ int64_t loss_price(const struct policy_context *context, const struct loss *loss
     must(context->workload != NULL);
     must(context->workload->n_scarce <= WORKLOAD_SCARCE_MAX);
     for (uint32_t i = 0; i < context->workload->n_scarce; i++)
-        price += context->price[i] * loss->count[i];
+        price += context->scarcity_price[i] * loss->count[i];
     must(price >= 0);
     return price;
 }

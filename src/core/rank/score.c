@@ -77,8 +77,8 @@ static bool score_placement(void *user, const struct placement *placement)
     struct loss loss = {0};
 
     must(scoring->out->judged <= LAYOUTS_MAX);
-    scoring->out->work += layout_work(after.gpus, scoring->request, placement) +
-                          (uint64_t)after.gpus * scoring->context->workload->n_scarce;
+    scoring->out->work += layout_work(after.n_gpus, scoring->request, placement) +
+                          (uint64_t)after.n_gpus * scoring->context->workload->n_scarce;
     remaining_take(&after, scoring->request, placement);
     const int64_t by = (int64_t)(scoring->waste - waste_of(scoring, &after));
     const int64_t base = scoring->policy->score(scoring->context->workload, by, &after);
@@ -101,7 +101,7 @@ static uint32_t find_own(const struct workload *workload, const struct request *
     must(request != NULL);
     workload_class_of(request, &class);
     for (uint32_t i = 0; i < workload->n_scarce; i++) {
-        must(workload->scarce[i] < workload->classes);
+        must(workload->scarce[i] < workload->n_classes);
         if (workload_alike(&workload->class[workload->scarce[i]], &class))
             return i;
     }
@@ -116,7 +116,7 @@ static void score_all(struct scoring *scoring, struct plan *plan, const struct r
     struct rank rank;
 
     must(scoring->out->judged == 0);
-    if (plan->request->wants > 0) {
+    if (plan->request->n_wants > 0) {
         end = place_each(plan, room, plan->steps, scoring, score_placement);
         scoring->out->work += (uint64_t)STEP_WORK * plan->walked;
     }
@@ -128,14 +128,14 @@ static void score_all(struct scoring *scoring, struct plan *plan, const struct r
     must(place_any(plan, room, &rank, found) == REASON_NONE);
     scoring->out->work += (uint64_t)STEP_WORK * rank.steps;
     (void)score_placement(scoring, found);
-    scoring->out->exact = plan->request->wants == 0;
+    scoring->out->exact = plan->request->n_wants == 0;
 }
 
 static void score_start(struct scoring *scoring, const struct remaining *before)
 {
     const struct workload *workload = scoring->context->workload;
 
-    must(before->gpus <= GPUS_PER_NODE_MAX);
+    must(before->n_gpus <= GPUS_PER_NODE_MAX);
     scoring->before = before;
     scoring->waste = waste_of(scoring, before);
     if (!scoring->policy->prices_places)

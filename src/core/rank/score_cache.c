@@ -81,11 +81,11 @@ struct score_cache {
     uint64_t turn;
     struct cached_request request[SHAPES_MAX];
     struct cached_request *now; /* entry of the current question; NULL: not cached */
-    uint32_t levels;
+    uint32_t n_levels;
     struct cached_level level[LEVELS_MAX];
-    uint32_t losses;
+    uint32_t n_losses;
     struct loss loss[LOSSES_MAX];
-    int64_t price[LOSSES_MAX];
+    int64_t loss_price[LOSSES_MAX];
     struct idle_entry *idle;
     struct score_cache_counts counts;
 };
@@ -102,8 +102,8 @@ static void forget_requests(struct score_cache *cache)
         xfree(cache->request[i].entry);
         cache->request[i] = (struct cached_request){0};
     }
-    cache->losses = 0;
-    cache->levels = 0;
+    cache->n_losses = 0;
+    cache->n_levels = 0;
 }
 
 static void forget_nodes(struct score_cache *cache)
@@ -205,8 +205,8 @@ static struct cached_request *request_place(struct score_cache *cache,
 
 static uint32_t charge_of(const struct request *request, uint32_t raised_milli)
 {
-    must(request->wants <= 1);
-    if (request->wants == 0)
+    must(request->n_wants <= 1);
+    if (request->n_wants == 0)
         return 0;
     const struct want *want = &request->want[0];
     must(raised_milli <= GPU_MILLI);
@@ -263,8 +263,8 @@ static void set_policy_context(struct score_cache *cache, const struct policy_co
         forget_kinds(cache);
     }
     policy_context_unref(former);
-    for (uint32_t i = 0; i < cache->losses; i++)
-        cache->price[i] = loss_price(context, &cache->loss[i]);
+    for (uint32_t i = 0; i < cache->n_losses; i++)
+        cache->loss_price[i] = loss_price(context, &cache->loss[i]);
     must(cache->kinds.workload == context->workload);
 }
 
@@ -274,17 +274,17 @@ void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
     if (cache == NULL)
         return;
 
-    must(request->wants <= CONTAINERS_MAX);
+    must(request->n_wants <= CONTAINERS_MAX);
     cache->now = NULL;
     if (!policy_context_needs_workload(snapshot->context))
         return;
     set_policy_context(cache, snapshot->context);
     if (snapshot->slots > cache->slots)
         make_room_for(cache, snapshot->slots);
-    if (cache->losses == LOSSES_MAX || cache->levels == LEVELS_MAX)
+    if (cache->n_losses == LOSSES_MAX || cache->n_levels == LEVELS_MAX)
         forget_requests(cache);
     /* Not cached for several wants, whose charge differs between places. */
-    if (cache->node != NULL && request->wants <= 1)
+    if (cache->node != NULL && request->n_wants <= 1)
         find_request(cache, request);
     must(cache->now == NULL || cache->now->entry != NULL);
 }
@@ -298,13 +298,13 @@ static uint32_t index_loss(struct score_cache *cache, const struct loss *loss)
 {
     uint32_t at = 0;
 
-    must(cache->losses <= LOSSES_MAX);
-    while (at < cache->losses && memcmp(&cache->loss[at], loss, sizeof *loss) != 0)
+    must(cache->n_losses <= LOSSES_MAX);
+    while (at < cache->n_losses && memcmp(&cache->loss[at], loss, sizeof *loss) != 0)
         at++;
-    if (at == cache->losses && at < LOSSES_MAX) {
+    if (at == cache->n_losses && at < LOSSES_MAX) {
         cache->loss[at] = *loss;
-        cache->price[at] = loss_price(cache->context, loss);
-        cache->losses++;
+        cache->loss_price[at] = loss_price(cache->context, loss);
+        cache->n_losses++;
     }
     must(at <= LOSSES_MAX);
     return at;
@@ -315,15 +315,15 @@ static uint32_t index_level(struct score_cache *cache, const struct cached_level
 {
     uint32_t at = 0;
 
-    must(cache->levels <= LEVELS_MAX);
+    must(cache->n_levels <= LEVELS_MAX);
     must(level->price <= PRICE_MAX);
     must(level->raised_milli <= GPU_MILLI);
-    while (at < cache->levels && (cache->level[at].price != level->price ||
-                                  cache->level[at].distance != level->distance ||
-                                  cache->level[at].raised_milli != level->raised_milli))
+    while (at < cache->n_levels && (cache->level[at].price != level->price ||
+                                    cache->level[at].distance != level->distance ||
+                                    cache->level[at].raised_milli != level->raised_milli))
         at++;
-    if (at == cache->levels && at < LEVELS_MAX)
-        cache->level[cache->levels++] = *level;
+    if (at == cache->n_levels && at < LEVELS_MAX)
+        cache->level[cache->n_levels++] = *level;
     must(at <= LEVELS_MAX);
     return at;
 }
@@ -374,12 +374,12 @@ bool score_cache_find(const struct policy_question *question, enum reason *out_w
     if (*out_why != REASON_NONE)
         return true;
     must(entry->loss[0] < LOSSES_MAX);
-    must(entry->level < cache->levels);
+    must(entry->level < cache->n_levels);
     const struct cached_level *level = &cache->level[entry->level];
     out->distance = level->distance;
-    int64_t merit = entry->base[0] - cache->price[entry->loss[0]];
+    int64_t merit = entry->base[0] - cache->loss_price[entry->loss[0]];
     for (uint32_t i = 1; i < SCORES_MAX && entry->loss[i] < LOSSES_MAX; i++) {
-        const int64_t other = entry->base[i] - cache->price[entry->loss[i]];
+        const int64_t other = entry->base[i] - cache->loss_price[entry->loss[i]];
         merit = other > merit ? other : merit;
     }
     out->price = level->price;
@@ -433,8 +433,8 @@ void score_cache_keep(const struct policy_question *question, const struct place
     if (entry == NULL || scores->more)
         return;
     must(scores->count <= SCORES_MAX);
-    const struct cached_level is = {scores->price, scores->raised_milli, scores->distance};
-    const uint32_t level = index_level(cache, &is);
+    const struct cached_level wanted = {scores->price, scores->raised_milli, scores->distance};
+    const uint32_t level = index_level(cache, &wanted);
     if (level == LEVELS_MAX)
         return;
     kept = (struct score_cache_entry){
@@ -464,12 +464,12 @@ void score_cache_keep(const struct policy_question *question, const struct place
 /* False: too many GPUs, or several kinds. */
 static bool idle_key_of(const struct remaining *remaining, struct idle_key *out)
 {
-    must(remaining->gpus <= GPUS_PER_NODE_MAX);
-    if (remaining->gpus > IDLE_GPUS_MAX)
+    must(remaining->n_gpus <= GPUS_PER_NODE_MAX);
+    if (remaining->n_gpus > IDLE_GPUS_MAX)
         return false;
     /* Unused fields are 0: keys are compared bytewise. */
-    *out = (struct idle_key){.host = remaining->host, .gpus = (uint16_t)remaining->gpus};
-    for (uint32_t i = 0; i < remaining->gpus; i++) {
+    *out = (struct idle_key){.host = remaining->host, .gpus = (uint16_t)remaining->n_gpus};
+    for (uint32_t i = 0; i < remaining->n_gpus; i++) {
         uint32_t at = i;
         if (remaining->kind[i] != remaining->kind[0])
             return false;

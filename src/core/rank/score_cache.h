@@ -61,7 +61,7 @@ static inline uint32_t work_of(uint64_t work)
 static inline uint64_t layout_work(uint32_t gpus, const struct request *request,
                                    const struct placement *placement)
 {
-    return LAYOUT_WORK + (uint64_t)gpus * (placement->parts + 5 * request->wants);
+    return LAYOUT_WORK + (uint64_t)gpus * (placement->n_parts + 5 * request->n_wants);
 }
 
 /* policy_score_room() for fgd and rollout; plan->rule is that of the node. */

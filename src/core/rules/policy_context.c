@@ -44,7 +44,7 @@ struct policy_context *policy_context_copy(const struct policy_context *context)
         copy->rulebook = rulebook_ref(context->rulebook);
     copy->holding = context->holding;
     memcpy(copy->idle, context->idle, sizeof copy->idle);
-    memcpy(copy->price, context->price, sizeof copy->price);
+    memcpy(copy->scarcity_price, context->scarcity_price, sizeof copy->scarcity_price);
     must(copy->workload == context->workload);
     must(copy->rulebook == context->rulebook);
     return copy;
@@ -56,8 +56,8 @@ bool policy_context_uses(const struct policy_context *context, enum policy_kind 
     bool uses = context->kind == kind;
 
     must(kind < POLICIES);
-    must(book == NULL || book->rules <= RULES_MAX);
-    for (uint32_t i = 0; book != NULL && i < book->rules; i++)
+    must(book == NULL || book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; book != NULL && i < book->n_rules; i++)
         uses = uses || (book->rule[i].has_order && book->rule[i].policy == kind);
     return uses;
 }

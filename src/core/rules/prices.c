@@ -12,9 +12,9 @@ enum { PRICE_T4 = 100, PRICE_T4_MIB = 16384, MIB_OF_GIB = 1024 };
 /* The document's price of exactly this name; 0: none. */
 static uint32_t price_named(const struct rulebook *book, struct text bare)
 {
-    must(book->prices == 0 || book->price != NULL);
+    must(book->n_prices == 0 || book->price != NULL);
     must(bare.len > 0);
-    for (uint32_t i = 0; i < book->prices; i++) {
+    for (uint32_t i = 0; i < book->n_prices; i++) {
         must(book->price[i].price > 0 && book->price[i].price <= PRICE_MAX);
         if (model_is_named(text_of(book->price[i].model), bare))
             return book->price[i].price;
@@ -29,7 +29,7 @@ static uint32_t price_said(const struct rulebook *book, struct text bare)
 
     must(named <= PRICE_MAX);
     must(bare.len > 0);
-    for (uint32_t i = 0; named == 0 && i < book->prices; i++)
+    for (uint32_t i = 0; named == 0 && i < book->n_prices; i++)
         if (model_takes(text_of(book->price[i].model), bare))
             return book->price[i].price;
     return named;
@@ -61,7 +61,7 @@ struct named_price rulebook_named_price(const struct rulebook *book, struct text
     char dashed[MODEL_BYTES_MAX];
 
     must(book->prices_by == PRICES_KNOWN);
-    must(book->prices <= PRICES_MAX);
+    must(book->n_prices <= PRICES_MAX);
     if (model.len > sizeof dashed)
         return (struct named_price){0};
     const struct text bare = model_bare(model, dashed);

@@ -24,7 +24,7 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     book->name = arena_copy(&book->arena, text_of(name));
     book->digest = "";
     must(book->name[0] != '\0');
-    must(book->rules == 0);
+    must(book->n_rules == 0);
     return book;
 }
 
@@ -54,7 +54,7 @@ void rulebook_unref(const struct rulebook *book)
         return;
     struct rulebook *own = (struct rulebook *)(uintptr_t)book;
     struct arena arena = own->arena;
-    for (uint32_t i = 0; i < own->zones; i++)
+    for (uint32_t i = 0; i < own->n_zones; i++)
         zone_free(own->zone[i]);
     arena_done(&arena);
     xfree(own);
@@ -65,9 +65,9 @@ bool rulebook_alike(const struct rulebook *a, const struct rulebook *b)
 {
     must(a != NULL && b != NULL);
     if (strcmp(a->name, b->name) != 0 || strcmp(a->digest, b->digest) != 0 ||
-        !text_eq(a->document, b->document) || a->zones != b->zones)
+        !text_eq(a->document, b->document) || a->n_zones != b->n_zones)
         return false;
-    for (uint32_t i = 0; i < a->zones; i++)
+    for (uint32_t i = 0; i < a->n_zones; i++)
         if (!zone_alike(a->zone[i], b->zone[i]))
             return false;
     return true;
@@ -79,9 +79,9 @@ bool rulebook_alike(const struct rulebook *a, const struct rulebook *b)
 
 static bool is_about_node(const struct rule *rule, const struct labels *labels)
 {
-    must(rule->labels <= RULE_LABELS_MAX);
-    must(rule->labels == 0 || rule->label != NULL);
-    for (uint32_t i = 0; i < rule->labels; i++)
+    must(rule->n_labels <= RULE_LABELS_MAX);
+    must(rule->n_labels == 0 || rule->label != NULL);
+    for (uint32_t i = 0; i < rule->n_labels; i++)
         if (!labels_match(labels, &rule->label[i]))
             return false;
     return true;
@@ -91,8 +91,8 @@ rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labe
 {
     rule_set rules = 0;
 
-    must(book == NULL || book->rules <= RULES_MAX);
-    for (uint32_t i = 0; book != NULL && i < book->rules; i++)
+    must(book == NULL || book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; book != NULL && i < book->n_rules; i++)
         rules |= is_about_node(&book->rule[i], labels) ? one_rule(i) : 0;
     must(book != NULL || rules == 0);
     return rules;
@@ -100,20 +100,20 @@ rule_set rulebook_of_node(const struct rulebook *book, const struct labels *labe
 
 static bool is_about_namespace(const struct rule *rule, struct text namespace)
 {
-    must(rule->namespaces <= RULE_GLOBS_MAX);
-    must(rule->namespaces == 0 || rule->namespace != NULL);
-    for (uint32_t i = 0; i < rule->namespaces; i++)
+    must(rule->n_namespaces <= RULE_GLOBS_MAX);
+    must(rule->n_namespaces == 0 || rule->namespace != NULL);
+    for (uint32_t i = 0; i < rule->n_namespaces; i++)
         if (text_glob(text_of(rule->namespace[i]), namespace))
             return true;
-    return rule->namespaces == 0;
+    return rule->n_namespaces == 0;
 }
 
 rule_set rulebook_of_namespace(const struct rulebook *book, struct text namespace)
 {
     rule_set rules = 0;
 
-    must(book == NULL || book->rules <= RULES_MAX);
-    for (uint32_t i = 0; book != NULL && i < book->rules; i++)
+    must(book == NULL || book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; book != NULL && i < book->n_rules; i++)
         rules |= is_about_namespace(&book->rule[i], namespace) ? one_rule(i) : 0;
     must(book != NULL || rules == 0);
     return rules;
@@ -122,7 +122,7 @@ rule_set rulebook_of_namespace(const struct rulebook *book, struct text namespac
 uint32_t rulebook_number(const struct rulebook *book, const struct rule *rule)
 {
     must(rule >= book->rule);
-    must(rule < book->rule + book->rules);
+    must(rule < book->rule + book->n_rules);
     return (uint32_t)(rule - book->rule) + 1;
 }
 
@@ -130,8 +130,8 @@ bool rulebook_has_windows(const struct rulebook *book)
 {
     bool has = false;
 
-    must(book->rules <= RULES_MAX);
-    for (uint32_t i = 0; i < book->rules; i++)
+    must(book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->n_rules; i++)
         has = has || book->rule[i].window != NULL;
     return has;
 }
@@ -140,8 +140,8 @@ rule_set rulebook_holding(const struct rulebook *book, int64_t now_ms)
 {
     rule_set rules = 0;
 
-    must(book->rules <= RULES_MAX);
-    for (uint32_t i = 0; i < book->rules; i++) {
+    must(book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->n_rules; i++) {
         const struct rule *rule = &book->rule[i];
         must(rule->window == NULL || rule->zone != NULL);
         if (rule->window == NULL || window_holds(rule->window, rule->zone, now_ms))
@@ -154,8 +154,8 @@ int64_t rulebook_next_ms(const struct rulebook *book, int64_t now_ms)
 {
     int64_t next_ms = INT64_MAX;
 
-    must(book->rules <= RULES_MAX);
-    for (uint32_t i = 0; i < book->rules; i++) {
+    must(book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; i < book->n_rules; i++) {
         const struct rule *rule = &book->rule[i];
         if (rule->window == NULL)
             continue;
@@ -170,9 +170,9 @@ bool rulebook_needs_workload(const struct rulebook *book)
 {
     bool needs = policy_needs_workload(book->policy);
 
-    must(book->rules <= RULES_MAX);
-    must(book->rules == 0 || book->rule != NULL);
-    for (uint32_t i = 0; i < book->rules; i++)
+    must(book->n_rules <= RULES_MAX);
+    must(book->n_rules == 0 || book->rule != NULL);
+    for (uint32_t i = 0; i < book->n_rules; i++)
         needs = needs || (book->rule[i].has_order && policy_needs_workload(book->rule[i].policy));
     return needs;
 }
@@ -183,12 +183,12 @@ bool rulebook_needs_workload(const struct rulebook *book)
 
 static bool is_size(const struct rule *rule, uint32_t milli)
 {
-    must(rule->sizes <= RULE_SIZES_MAX);
+    must(rule->n_sizes <= RULE_SIZES_MAX);
     must(milli <= GPU_MILLI);
-    for (uint32_t i = 0; i < rule->sizes; i++)
+    for (uint32_t i = 0; i < rule->n_sizes; i++)
         if (rule->size[i] == milli)
             return true;
-    return rule->sizes == 0;
+    return rule->n_sizes == 0;
 }
 
 static bool takes_share(const struct rule *rule, uint32_t milli)
@@ -204,9 +204,9 @@ static bool takes_share(const struct rule *rule, uint32_t milli)
 
 bool rule_takes(const struct rule *rule, const struct request *request)
 {
-    must(request->wants == 0 || request->want != NULL);
-    must(request->wants <= CONTAINERS_MAX);
-    for (uint32_t i = 0; i < request->wants; i++)
+    must(request->n_wants == 0 || request->want != NULL);
+    must(request->n_wants <= CONTAINERS_MAX);
+    for (uint32_t i = 0; i < request->n_wants; i++)
         if (!takes_share(rule, request->want[i].milli))
             return false;
     return true;
@@ -215,14 +215,14 @@ bool rule_takes(const struct rule *rule, const struct request *request)
 uint32_t rule_next(const struct rule *rule, uint32_t milli)
 {
     must(milli > 0 && milli <= GPU_MILLI);
-    must(rule->sizes <= RULE_SIZES_MAX);
+    must(rule->n_sizes <= RULE_SIZES_MAX);
     if (rule->whole)
         milli = GPU_MILLI;
     milli = milli < rule->min_milli ? rule->min_milli : milli;
-    for (uint32_t i = 0; i < rule->sizes; i++)
+    for (uint32_t i = 0; i < rule->n_sizes; i++)
         if (rule->size[i] >= milli && takes_share(rule, rule->size[i]))
             return rule->size[i];
-    if (rule->sizes > 0)
+    if (rule->n_sizes > 0)
         return 0;
     const uint32_t over = rule->step_milli > 0 ? milli % rule->step_milli : 0;
     milli += over > 0 ? rule->step_milli - over : 0;
@@ -234,14 +234,14 @@ bool rule_takes_model(const struct rule *rule, struct text model)
 {
     char dashed[MODEL_BYTES_MAX];
 
-    must(rule->models <= RULE_GLOBS_MAX);
-    must(rule->models == 0 || rule->model != NULL);
-    if (rule->models == 0)
+    must(rule->n_models <= RULE_GLOBS_MAX);
+    must(rule->n_models == 0 || rule->model != NULL);
+    if (rule->n_models == 0)
         return true;
     if (model.len > sizeof dashed)
         return false;
     const struct text bare = model_bare(model, dashed);
-    for (uint32_t i = 0; i < rule->models; i++)
+    for (uint32_t i = 0; i < rule->n_models; i++)
         if (model_takes(text_of(rule->model[i]), bare))
             return true;
     return false;
@@ -249,21 +249,21 @@ bool rule_takes_model(const struct rule *rule, struct text model)
 
 static void add_sizes(struct strbuf *text, const struct rule *rule)
 {
-    must(rule->sizes > 0);
-    must(rule->sizes <= RULE_SIZES_MAX);
-    for (uint32_t i = 0; i < rule->sizes; i++)
+    must(rule->n_sizes > 0);
+    must(rule->n_sizes <= RULE_SIZES_MAX);
+    for (uint32_t i = 0; i < rule->n_sizes; i++)
         strbuf_printf(text, "%s%u",
-                      i == 0                ? ""
-                      : i + 1 < rule->sizes ? ", "
-                                            : " or ",
+                      i == 0                  ? ""
+                      : i + 1 < rule->n_sizes ? ", "
+                                              : " or ",
                       (unsigned)rule->size[i]);
 }
 
 static void add_rule_models(struct strbuf *text, const struct rule *rule)
 {
-    must(rule->models > 0);
-    must(rule->models <= RULE_GLOBS_MAX);
-    for (uint32_t i = 0; i < rule->models; i++)
+    must(rule->n_models > 0);
+    must(rule->n_models <= RULE_GLOBS_MAX);
+    for (uint32_t i = 0; i < rule->n_models; i++)
         strbuf_printf(text, "%s%s", i == 0 ? "" : " or ", rule->model[i]);
 }
 
@@ -293,9 +293,9 @@ static void add_demand(struct strbuf *text, const struct rule *rule, const struc
         strbuf_str(text, " milli here");
         return;
     }
-    must(rule->models > 0 || rule->topology != TOPOLOGY_ANY);
-    strbuf_str(text, rule->models > 0 ? "only GPUs of model " : "GPUs of one container");
-    if (rule->models > 0)
+    must(rule->n_models > 0 || rule->topology != TOPOLOGY_ANY);
+    strbuf_str(text, rule->n_models > 0 ? "only GPUs of model " : "GPUs of one container");
+    if (rule->n_models > 0)
         add_rule_models(text, rule);
     if (rule->topology != TOPOLOGY_ANY)
         strbuf_printf(text, ", %s", topology_text(rule->topology));

@@ -9,9 +9,9 @@
 static bool has_model(const struct rule *rule, uint32_t at, const struct atom *const *model,
                       uint32_t models)
 {
-    const struct rule one = {.models = 1, .model = &rule->model[at]};
+    const struct rule one = {.n_models = 1, .model = &rule->model[at]};
 
-    must(at < rule->models);
+    must(at < rule->n_models);
     must(models == 0 || model != NULL);
     for (uint32_t i = 0; i < models; i++)
         if (rule_takes_model(&one, atom_text(model[i])))
@@ -23,16 +23,16 @@ void rule_match_node(const struct rule *rule, const struct labels *labels,
                      const struct atom *const *model, uint32_t models, struct rule_matches *out)
 {
     bool all = true;
-    bool any = rule->models == 0;
+    bool any = rule->n_models == 0;
 
-    must(rule->labels <= RULE_LABELS_MAX);
-    must(rule->models <= RULE_GLOBS_MAX);
-    for (uint32_t i = 0; i < rule->labels; i++) {
+    must(rule->n_labels <= RULE_LABELS_MAX);
+    must(rule->n_models <= RULE_GLOBS_MAX);
+    for (uint32_t i = 0; i < rule->n_labels; i++) {
         const bool matches = labels_match(labels, &rule->label[i]);
         out->label[i] += matches;
         all = all && matches;
     }
-    for (uint32_t i = 0; i < rule->models; i++) {
+    for (uint32_t i = 0; i < rule->n_models; i++) {
         const bool matches = has_model(rule, i, model, models);
         out->model[i] += matches;
         any = any || matches;
@@ -58,16 +58,16 @@ static void add_labels(struct strbuf *out, const struct rulebook *book, const st
 {
     bool said = false;
 
-    must(rule->labels <= RULE_LABELS_MAX);
+    must(rule->n_labels <= RULE_LABELS_MAX);
     must(matches->nodes == 0);
-    for (uint32_t i = 0; i < rule->labels; i++) {
+    for (uint32_t i = 0; i < rule->n_labels; i++) {
         if (matches->label[i] > 0)
             continue;
         said = true;
         begin_line(out, book, rule, "nodes");
         strbuf_printf(out, "%s=%s matches 0 nodes", rule->label[i].key, rule->label[i].value);
     }
-    if (said || rule->labels == 0)
+    if (said || rule->n_labels == 0)
         return;
     begin_line(out, book, rule, "nodes");
     rule_add_nodes(out, rule);
@@ -80,10 +80,10 @@ void rule_add_unmatched(struct strbuf *out, const struct rulebook *book, const s
     bool said = false;
 
     must(matches->allowed <= matches->nodes);
-    must(rule->models <= RULE_GLOBS_MAX);
+    must(rule->n_models <= RULE_GLOBS_MAX);
     if (matches->nodes == 0)
         add_labels(out, book, rule, matches);
-    for (uint32_t i = 0; i < rule->models; i++) {
+    for (uint32_t i = 0; i < rule->n_models; i++) {
         if (matches->model[i] > 0)
             continue;
         said = true;

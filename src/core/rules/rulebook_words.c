@@ -5,11 +5,11 @@
 
 void rule_add_nodes(struct strbuf *out, const struct rule *rule)
 {
-    must(rule->labels <= RULE_LABELS_MAX);
-    must(rule->labels == 0 || rule->label != NULL);
-    for (uint32_t i = 0; i < rule->labels; i++)
+    must(rule->n_labels <= RULE_LABELS_MAX);
+    must(rule->n_labels == 0 || rule->label != NULL);
+    for (uint32_t i = 0; i < rule->n_labels; i++)
         strbuf_printf(out, "%s%s=%s", i > 0 ? ", " : "", rule->label[i].key, rule->label[i].value);
-    if (rule->labels == 0)
+    if (rule->n_labels == 0)
         strbuf_str(out, "all");
 }
 
@@ -24,12 +24,12 @@ static void words_add_texts(struct strbuf *out, const char *const *text, uint32_
 
 void rule_add_namespaces(struct strbuf *out, const struct rule *rule)
 {
-    must(rule->namespaces <= RULE_GLOBS_MAX);
-    must(rule->namespaces == 0 || rule->namespace != NULL);
-    if (rule->namespaces == 0)
+    must(rule->n_namespaces <= RULE_GLOBS_MAX);
+    must(rule->n_namespaces == 0 || rule->namespace != NULL);
+    if (rule->n_namespaces == 0)
         strbuf_str(out, "all");
     else
-        words_add_texts(out, rule->namespace, rule->namespaces);
+        words_add_texts(out, rule->namespace, rule->n_namespaces);
 }
 
 static const char *before_demand(const struct strbuf *out, size_t begin)
@@ -40,7 +40,7 @@ static const char *before_demand(const struct strbuf *out, size_t begin)
 
 static void words_add_shares(struct strbuf *out, const struct rule *rule, size_t begin)
 {
-    must(rule->sizes <= RULE_SIZES_MAX);
+    must(rule->n_sizes <= RULE_SIZES_MAX);
     must(rule->min_milli <= GPU_MILLI && rule->step_milli <= GPU_MILLI);
     if (rule->whole)
         strbuf_printf(out, "%sonly whole GPUs", before_demand(out, begin));
@@ -50,19 +50,19 @@ static void words_add_shares(struct strbuf *out, const struct rule *rule, size_t
     if (rule->step_milli > 0)
         strbuf_printf(out, "%sshares in steps of %u milli", before_demand(out, begin),
                       rule->step_milli);
-    for (uint32_t i = 0; i < rule->sizes; i++)
+    for (uint32_t i = 0; i < rule->n_sizes; i++)
         strbuf_printf(out, "%s%u%s", i == 0 ? before_demand(out, begin) : "",
                       (unsigned)rule->size[i],
-                      i + 1 == rule->sizes   ? " milli and nothing else"
-                      : i + 2 == rule->sizes ? " or "
-                                             : ", ");
+                      i + 1 == rule->n_sizes   ? " milli and nothing else"
+                      : i + 2 == rule->n_sizes ? " or "
+                                               : ", ");
 }
 
 void rule_add_demands(struct strbuf *out, const struct rule *rule)
 {
     const size_t begin = out->len;
 
-    must(rule->models <= RULE_GLOBS_MAX);
+    must(rule->n_models <= RULE_GLOBS_MAX);
     must(rule->reserve <= RULE_RESERVE_MAX);
     if (rule->has_order)
         strbuf_printf(out, "orders by %s", policy_name(rule->policy));
@@ -70,9 +70,9 @@ void rule_add_demands(struct strbuf *out, const struct rule *rule)
     if (rule->reserve > 0)
         strbuf_printf(out, "%skeeps %u idle %s for pods of several GPUs", before_demand(out, begin),
                       rule->reserve, rule->reserve == 1 ? "host" : "hosts");
-    if (rule->models > 0) {
+    if (rule->n_models > 0) {
         strbuf_printf(out, "%sonly models ", before_demand(out, begin));
-        words_add_texts(out, rule->model, rule->models);
+        words_add_texts(out, rule->model, rule->n_models);
     }
     if (rule->memory != MEMORY_UNSAID)
         strbuf_printf(out, "%s%s", before_demand(out, begin),

@@ -20,12 +20,12 @@ static_assert((WORKLOAD_SIZES - 1) * WORKLOAD_SIZE_MILLI < (int)GPU_MILLI,
 
 static bool models_alike(const struct workload_class *a, const struct workload_class *b)
 {
-    must(a->models == 0 || a->model != NULL);
-    must(b->models == 0 || b->model != NULL);
+    must(a->n_models == 0 || a->model != NULL);
+    must(b->n_models == 0 || b->model != NULL);
 
-    if (a->models != b->models)
+    if (a->n_models != b->n_models)
         return false;
-    for (uint32_t i = 0; i < a->models; i++)
+    for (uint32_t i = 0; i < a->n_models; i++)
         if (strcmp(a->model[i], b->model[i]) != 0)
             return false;
     return true;
@@ -50,7 +50,7 @@ void workload_class_of(const struct request *request, struct workload_class *out
     must(out != NULL);
 
     const struct want *largest = NULL;
-    for (uint32_t i = 0; i < request->wants; i++) {
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         const struct want *want = &request->want[i];
         if (largest == NULL || want->parts * want->milli > largest->parts * largest->milli)
             largest = want;
@@ -63,7 +63,7 @@ void workload_class_of(const struct request *request, struct workload_class *out
     out->parts = largest->parts;
     out->milli = largest->milli;
     out->share_mib = request->memory_mib;
-    out->models = request->models;
+    out->n_models = request->n_models;
     out->model = request->model;
 }
 
@@ -83,9 +83,9 @@ static struct sizes sizes_of(const struct workload_class *class, uint32_t classe
     must(classes == 0 || class != NULL);
     must(classes <= WORKLOAD_CLASSES_MAX);
     for (uint32_t i = 0; i < classes; i++) {
-        for (uint32_t m = 0; m < class[i].models; m++)
+        for (uint32_t m = 0; m < class[i].n_models; m++)
             sizes.strings += strlen(class[i].model[m]) + 1;
-        sizes.models += class[i].models;
+        sizes.models += class[i].n_models;
     }
     return sizes;
 }
@@ -94,11 +94,11 @@ static struct sizes sizes_of(const struct workload_class *class, uint32_t classe
 static void copy_classes(const struct workload_class *class, struct workload *workload,
                          const char **model, char *at)
 {
-    for (uint32_t i = 0; i < workload->classes; i++) {
+    for (uint32_t i = 0; i < workload->n_classes; i++) {
         struct workload_class *copy = &workload->class[i];
         *copy = class[i];
         copy->model = model;
-        for (uint32_t m = 0; m < copy->models; m++)
+        for (uint32_t m = 0; m < copy->n_models; m++)
             *model++ = text_lay(&at, class[i].model[m]);
         must_debug(workload_alike(copy, &class[i]));
         must(copy->count == class[i].count);
@@ -108,7 +108,7 @@ static void copy_classes(const struct workload_class *class, struct workload *wo
 static void count_classes(struct workload *workload)
 {
     must(workload->count == 0);
-    for (uint32_t i = 0; i < workload->classes; i++) {
+    for (uint32_t i = 0; i < workload->n_classes; i++) {
         const struct workload_class *class = &workload->class[i];
         must(class->count > 0 && class->count <= WORKLOAD_COUNT_MAX);
         must(class->parts <= GPUS_PER_NODE_MAX);
@@ -127,7 +127,7 @@ static void count_classes(struct workload *workload)
 static bool is_of_shape(const struct workload *workload, const struct workload_typical *shape,
                         const struct workload_class *class)
 {
-    must(shape->class < workload->classes);
+    must(shape->class < workload->n_classes);
     must(shape->count > 0);
 
     if (shape->cpu_milli != class->host.cpu_milli || shape->parts != class->parts)
@@ -152,7 +152,7 @@ static uint32_t merge_shapes(struct workload *workload)
 {
     uint32_t shapes = 0;
 
-    for (uint32_t i = 0; i < workload->classes; i++) {
+    for (uint32_t i = 0; i < workload->n_classes; i++) {
         const struct workload_class *class = &workload->class[i];
         struct workload_typical *known = shape_for(workload, class, shapes);
         if (known != NULL) {
@@ -167,8 +167,8 @@ static uint32_t merge_shapes(struct workload *workload)
             .count = class->count,
         };
     }
-    must(shapes <= workload->classes);
-    must(shapes > 0 || workload->classes == 0);
+    must(shapes <= workload->n_classes);
+    must(shapes > 0 || workload->n_classes == 0);
     return shapes;
 }
 
@@ -208,7 +208,7 @@ static uint32_t class_at(const struct workload *workload, uint64_t place)
     uint32_t class = 0;
 
     for (;; class ++) {
-        must(class < workload->classes);
+        must(class < workload->n_classes);
         const uint32_t count = workload->class[class].parts > 0 ? workload->class[class].count : 0;
         if (place < count)
             break;
@@ -233,12 +233,12 @@ static void draw_sequences(struct workload *workload)
     uint64_t state = 1; /* any constant */
     uint64_t pods = 0;
 
-    for (uint32_t i = 0; i < workload->classes; i++)
+    for (uint32_t i = 0; i < workload->n_classes; i++)
         pods += workload->class[i].parts > 0 ? workload->class[i].count : 0;
     must(pods <= workload->count);
     if (pods == 0)
         return;
-    workload->sequences = WORKLOAD_SEQUENCES;
+    workload->n_sequences = WORKLOAD_SEQUENCES;
     for (uint32_t s = 0; s < WORKLOAD_SEQUENCES; s++)
         for (uint32_t i = 0; i < WORKLOAD_LENGTH; i++) {
             /* At most 2^20 pods, so that the modulo bias is negligible. */
@@ -272,10 +272,10 @@ static void insert_scarce(struct workload *workload, uint32_t class)
 static void choose_scarces(struct workload *workload)
 {
     must(workload->n_scarce == 0);
-    for (uint32_t i = 0; i < workload->classes; i++)
+    for (uint32_t i = 0; i < workload->n_classes; i++)
         if (workload->class[i].parts > 1)
             insert_scarce(workload, i);
-    must(workload->n_scarce <= workload->classes);
+    must(workload->n_scarce <= workload->n_classes);
 }
 
 struct workload *workload_new(const struct workload_class *class, uint32_t classes)
@@ -292,7 +292,7 @@ struct workload *workload_new(const struct workload_class *class, uint32_t class
 
     memset(workload, 0, sizeof *workload);
     atomic_init(&workload->refs, 1);
-    workload->classes = classes;
+    workload->n_classes = classes;
     workload->class = (struct workload_class *)(void *)(block + sizeof *workload);
     workload->typical = (struct workload_typical *)(void *)(block + typical_at);
     copy_classes(class, workload, (const char **)(void *)(block + model_at), block + string_at);
@@ -301,7 +301,7 @@ struct workload *workload_new(const struct workload_class *class, uint32_t class
     draw_sequences(workload);
     choose_scarces(workload);
     must(workload->n_typical > 0 || classes == 0);
-    must(workload->sequences > 0 || workload->n_scarce == 0);
+    must(workload->n_sequences > 0 || workload->n_scarce == 0);
     return workload;
 }
 

@@ -261,8 +261,8 @@ int32_t zone_rule_offset_s(const struct zone_rule *rule, int64_t utc_s)
     const int64_t moment = moment_of(utc_s);
     const int64_t year = year_of(moment);
     /* An offset or an unusual time of day may move a change into an adjacent year. */
-    for (int64_t of = year - 1; of <= year + 1; of++)
-        if (in_summer_of(rule, of, moment))
+    for (int64_t at_year = year - 1; at_year <= year + 1; at_year++)
+        if (in_summer_of(rule, at_year, moment))
             return rule->summer_s;
     must(year >= 1970);
     must(year < 2370);
@@ -277,8 +277,8 @@ int64_t zone_rule_next_s(const struct zone_rule *rule, int64_t utc_s)
     const int64_t moment = moment_of(utc_s);
     const int64_t year = year_of(moment);
     int64_t next = INT64_MAX;
-    for (int64_t of = year - 1; of <= year + 2; of++) {
-        const int64_t edge[] = {start_s(rule, of), end_s(rule, of)};
+    for (int64_t at_year = year - 1; at_year <= year + 2; at_year++) {
+        const int64_t edge[] = {start_s(rule, at_year), end_s(rule, at_year)};
         for (size_t i = 0; i < ARRAY_LEN(edge); i++)
             if (edge[i] > moment && edge[i] < next)
                 next = edge[i];

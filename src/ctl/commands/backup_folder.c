@@ -59,12 +59,12 @@ static const char *backup_path(const struct backup_folder *folder, const char *n
 static int lock_folder(struct backup_folder *folder, struct err *err)
 {
     const char *name = backup_path(folder, ".backup.lock");
-    struct stat is;
+    struct stat st;
 
     must(folder->lock < 0);
-    if (stat(folder->path, &is) != 0)
+    if (stat(folder->path, &st) != 0)
         return err_set(err, ERR_IO, "%.300s: %m", folder->path);
-    if (!S_ISDIR(is.st_mode))
+    if (!S_ISDIR(st.st_mode))
         return err_set(err, ERR_INVALID, "%.300s is no folder, and --keep needs one", folder->path);
     folder->lock = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (folder->lock < 0)
@@ -85,9 +85,9 @@ static int compare_names(const void *a, const void *b)
 /* True for a regular file; links and folders are never backups. */
 static bool is_file(const struct backup_folder *folder, const char *name)
 {
-    struct stat is;
+    struct stat st;
 
-    return lstat(backup_path(folder, name), &is) == 0 && S_ISREG(is.st_mode);
+    return lstat(backup_path(folder, name), &st) == 0 && S_ISREG(st.st_mode);
 }
 
 /* Calls each() for every regular file with the name of a backup plus this suffix. */
@@ -199,7 +199,7 @@ static int drop_oldest(struct backup_folder *folder, unsigned keep, struct err *
     return status;
 }
 
-static void tell_backup(const struct backup_folder *folder, long long bytes)
+static void report_backup(const struct backup_folder *folder, long long bytes)
 {
     const struct ctl *ctl = folder->ctl;
     const size_t later = folder->count - folder->past;
@@ -235,7 +235,7 @@ static int add_backup(struct backup_folder *folder, unsigned keep, struct err *e
         each_backup(folder, ".tmp", drop_stale, err) < 0 || make_backup(folder, &bytes, err) < 0)
         return err_same(err);
     const int status = drop_oldest(folder, keep, err);
-    tell_backup(folder, bytes);
+    report_backup(folder, bytes);
     return status;
 }
 

@@ -46,7 +46,7 @@ int command_backup(struct ctl *ctl)
     const char *base;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     if (keep != NULL)
         return back_up_to_folder(ctl, keep);
     if (new_file_open(ctl, name, &copy, &err) < 0)

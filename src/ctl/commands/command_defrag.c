@@ -51,7 +51,7 @@ static void add_move_place(struct table *table, const struct document *place)
 
 static void move_row(struct table *table, const struct document *move)
 {
-    must(table->columns == ARRAY_LEN(move_columns));
+    must(table->n_columns == ARRAY_LEN(move_columns));
     table_text(table, document_shown(move, "namespace"));
     table_text(table, document_shown(move, "name"));
     add_shares(table, document_at(move, "from.charges"));

@@ -169,7 +169,7 @@ int command_diagnostics(struct ctl *ctl)
     struct new_file file;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     if (new_file_open(ctl, name, &file, &err) < 0)
         return err.code == ERR_INVALID ? ctl_misused(ctl, &err) : ctl_fail(ctl, &err);
     bundle.tar = file.file;

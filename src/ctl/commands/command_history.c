@@ -181,7 +181,7 @@ int command_history(struct ctl *ctl)
     struct document *list = NULL;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     if (given[OPTION_gpu] != NULL && given[OPTION_pod] != NULL) {
         (void)err_set(&err, ERR_INVALID, "--gpu and --pod contradict each other");
         return ctl_misused(ctl, &err);

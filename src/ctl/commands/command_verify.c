@@ -47,7 +47,7 @@ int command_verify(struct ctl *ctl)
     struct document *answer = NULL;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     if (verify_answer(ctl, ctl->options.argument[0], &answer, &err) < 0)
         return ctl_misused(ctl, &err);
     return show_doctor(ctl, answer);
@@ -57,11 +57,11 @@ int command_verify(struct ctl *ctl)
 static int name_backup(struct ctl *ctl, const char **out, struct err *err)
 {
     const char *argument = ctl->options.argument[0];
-    struct stat is;
+    struct stat st;
 
     must(argument != NULL);
     *out = argument;
-    if (stat(argument, &is) != 0 || !S_ISDIR(is.st_mode))
+    if (stat(argument, &st) != 0 || !S_ISDIR(st.st_mode))
         return 0; /* errors of the file are reported by the verification */
     return backup_folder_newest(ctl, argument, out, err);
 }
@@ -75,7 +75,7 @@ int command_restore(struct ctl *ctl)
     struct document *answer = NULL;
     struct err err;
 
-    must(ctl->options.arguments == 2);
+    must(ctl->options.n_arguments == 2);
     if (name_backup(ctl, &backup, &err) < 0 || verify_answer(ctl, backup, &answer, &err) < 0)
         return ctl_misused(ctl, &err);
     const int status = show_doctor(ctl, answer);

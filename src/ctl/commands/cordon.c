@@ -63,7 +63,7 @@ static bool names_gpu(struct text entry, const struct cordon_change *change,
 
 static bool is_chosen(struct text entry, const struct cordon_change *change)
 {
-    for (size_t i = 0; i < change->gpus; i++)
+    for (size_t i = 0; i < change->n_gpus; i++)
         if (names_gpu(entry, change, change->gpu[i]))
             return true;
     return false;
@@ -100,7 +100,7 @@ static void lift_some(const struct cordon_change *change, struct text entries, b
 {
     struct text entry;
 
-    must(change->gpus > 0);
+    must(change->n_gpus > 0);
     while (entries.len > 0 && text_cut(&entries, ',', &entry))
         if (!is_chosen(entry, change))
             add_entry(out, entry);
@@ -124,13 +124,13 @@ int cordon_merge(const struct cordon_change *change, const char *have, struct st
     if (read_entries(have, &entries, &all, err) < 0)
         return err_same(err);
     const struct text before = {entries.data, entries.len};
-    if (change->lift && change->gpus > 0) {
+    if (change->lift && change->n_gpus > 0) {
         lift_some(change, before, all, out);
-    } else if (!change->lift && (all || change->gpus == 0)) {
+    } else if (!change->lift && (all || change->n_gpus == 0)) {
         strbuf_str(out, "all");
     } else if (!change->lift) {
         strbuf_text(out, before);
-        for (size_t i = 0; i < change->gpus; i++)
+        for (size_t i = 0; i < change->n_gpus; i++)
             add_entry(out, text_of(document_shown(change->gpu[i], "id")));
     }
     *out_same = all ? text_is((struct text){out->data, out->len}, "all")
@@ -194,14 +194,14 @@ static bool is_standalone(struct ctl *ctl)
     struct document *summary;
     struct err ignored;
 
-    must(ctl->options.arguments > 0);
+    must(ctl->options.n_arguments > 0);
     return ctl_get(ctl, "/api/v1/summary", &summary, &ignored) == 0 &&
            strcmp(document_shown(summary, "mode"), "standalone") == 0;
 }
 
 static int fail_standalone(const struct ctl *ctl, struct err *err)
 {
-    must(ctl->options.arguments > 0);
+    must(ctl->options.n_arguments > 0);
     return err_set(err, ERR_UNAVAILABLE,
                    "milligpud is standalone, and kubectl failed to show Node %.100s: write the "
                    "annotation %s to the Node in the cluster file, and start milligpud again",
@@ -259,8 +259,8 @@ static int print_line(struct ctl *ctl, const struct kubectl *kubectl, bool unrea
         return CTL_FINE;
     (void)err_set(
         &err, ERR_NOT_FOUND, "there is no kubectl in PATH; run this command where there is one%s",
-        ctl->options.arguments > 1 ? ", unless GPUs are cordoned that milligpud does not show now"
-                                   : "");
+        ctl->options.n_arguments > 1 ? ", unless GPUs are cordoned that milligpud does not show now"
+                                     : "");
     (void)ctl_fail(ctl, &err); /* not fatal: with --dry-run the command is printed all the same */
     return ctl->options.given[OPTION_dry_run] != NULL ? CTL_FINE : CTL_NO;
 }
@@ -294,7 +294,7 @@ static int write_value(struct ctl *ctl, const struct cordon_now *now, const char
 
 static int choose_gpus(struct ctl *ctl, struct cordon_change *change, struct err *err)
 {
-    const size_t gpus = ctl->options.arguments - 1;
+    const size_t gpus = ctl->options.n_arguments - 1;
     const struct document **chosen = arena_array(&ctl->kept, gpus, sizeof(struct document *));
 
     for (size_t i = 0; i < gpus; i++) {
@@ -306,7 +306,7 @@ static int choose_gpus(struct ctl *ctl, struct cordon_change *change, struct err
             return err_same(err);
     }
     change->gpu = chosen;
-    change->gpus = gpus;
+    change->n_gpus = gpus;
     return 0;
 }
 
@@ -360,7 +360,7 @@ static int change_cordon(struct ctl *ctl, bool lift)
     struct document *node;
     struct err err;
 
-    must(ctl->options.arguments > 0);
+    must(ctl->options.n_arguments > 0);
     if (node_name_check(name, &err) < 0)
         return ctl_misused(ctl, &err);
     if (ctl_get(ctl, arena_printf(&ctl->kept, "/api/v1/nodes/%s", name), &node, &err) < 0)

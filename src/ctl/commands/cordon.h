@@ -14,7 +14,7 @@
 struct cordon_change {
     const struct document *node;       /* an answer of /api/v1/nodes/NODE */
     const struct document *const *gpu; /* GPUs of that node; borrowed */
-    size_t gpus;                       /* 0 for the whole node */
+    size_t n_gpus;                     /* 0 for the whole node */
     bool lift;                         /* uncordon instead of cordon */
 };
 

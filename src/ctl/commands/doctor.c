@@ -167,7 +167,7 @@ int command_check_config(struct ctl *ctl)
     struct settings_set *set;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     if (settings_check_file(file, &set, &err) < 0)
         return ctl_fail(ctl, &err);
     const int rc = check_policy_word(settings_get(set)->policy, &err);

@@ -151,13 +151,13 @@ static struct agents *see_pods(const struct document *pods)
 
     document_each (pod, document_get(pods, "items")) {
         const bool leaves = document_str(pod, "metadata.deletionTimestamp")[0] != '\0';
-        const struct pod is = {.uid = document_str(pod, "metadata.uid"),
-                               .node = document_str(pod, "spec.nodeName"),
-                               .is_agent = true,
-                               .is_ready = is_ready(pod),
-                               .terminating_ms = leaves};
-        if (is.uid[0] != '\0' && is.node[0] != '\0')
-            (void)agents_see_pod(agents, &is);
+        const struct pod facts = {.uid = document_str(pod, "metadata.uid"),
+                                  .node = document_str(pod, "spec.nodeName"),
+                                  .is_agent = true,
+                                  .is_ready = is_ready(pod),
+                                  .terminating_ms = leaves};
+        if (facts.uid[0] != '\0' && facts.node[0] != '\0')
+            (void)agents_see_pod(agents, &facts);
     }
     return agents;
 }
@@ -230,7 +230,7 @@ static bool check_name(const struct node_facts *facts, const struct document *po
 /* GPUs with ids made from indexes have no device. */
 static bool check_inventory(const struct node_facts *facts, struct finding *out)
 {
-    if (facts != NULL && facts->has_gpus && facts->gpus > 0)
+    if (facts != NULL && facts->has_gpus && facts->n_gpus > 0)
         return true;
     *out = vouch_findings[VOUCH_NO_GPUS];
     if (facts == NULL)

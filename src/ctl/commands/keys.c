@@ -18,7 +18,7 @@ static const struct table_column keys_columns[] = {
 
 static void keys_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(keys_columns));
+    must(table->n_columns == ARRAY_LEN(keys_columns));
     table_text(table, document_shown(item, "id"));
     table_text(table, document_shown(item, "state"));
     table_text(table, document_true(item, "published") ? "yes" : "no");
@@ -110,7 +110,7 @@ static int change_keys(struct ctl *ctl, const struct kubectl *kubectl)
     CLEANUP(strbuf_done) struct strbuf said;
     struct err err;
 
-    must(kubectl->words > 0);
+    must(kubectl->n_words > 0);
     strbuf_init(&said);
     if (ctl->options.given[OPTION_dry_run] != NULL) {
         kubectl_print(ctl->screen.out, kubectl);

@@ -53,7 +53,7 @@ static void add_measured_mib(struct table *table, const struct document *allocat
     bool known = false;
     int64_t sum = 0;
 
-    must(table->columns > 0);
+    must(table->n_columns > 0);
     document_each (share, document_get(allocation, "shares")) {
         known = known || document_get(share, "measuredMib") != NULL;
         sum += document_int(share, "measuredMib");
@@ -190,7 +190,7 @@ static void node_row(struct table *table, const struct document *node)
     CLEANUP(strbuf_done) struct strbuf why;
     const struct document *gpus = document_get(node, "gpus");
 
-    must(table->columns == ARRAY_LEN(node_columns));
+    must(table->n_columns == ARRAY_LEN(node_columns));
     strbuf_init(&why);
     put_node_why(&why, node);
     table_text(table, document_shown(node, "name"));
@@ -256,7 +256,7 @@ static void allocation_row(struct table *table, const struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf charges;
 
-    must(table->columns == ARRAY_LEN(allocation_columns));
+    must(table->n_columns == ARRAY_LEN(allocation_columns));
     strbuf_init(&charges);
     put_charges(&charges, item);
     add_pod(table, item);
@@ -310,7 +310,7 @@ static const char *waiting_reason(const struct document *item)
 
 static void waiting_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(waiting_columns));
+    must(table->n_columns == ARRAY_LEN(waiting_columns));
     add_pod(table, item);
     table_text(table, document_shown(item, "request"));
     table_number(table, document_int(item, "asks"));
@@ -394,7 +394,7 @@ static void usage_row(struct table *table, const struct document *item)
 {
     const char *model = document_shown(item, "model");
 
-    must(table->columns == ARRAY_LEN(usage_columns));
+    must(table->n_columns == ARRAY_LEN(usage_columns));
     table_text(table, document_shown(item, "namespace"));
     table_text(table, model[0] != '\0' ? model : "unknown");
     table_number(table, document_int(item, "pods"));
@@ -468,12 +468,12 @@ static void add_hours(struct table *table, int64_t milli_hours)
 }
 
 /* Blank if `of` is 0. */
-static void add_percent(struct table *table, int64_t part, int64_t of)
+static void add_percent(struct table *table, int64_t part, int64_t whole)
 {
-    if (of <= 0)
+    if (whole <= 0)
         table_text(table, "");
     else
-        table_printf(table, "%.0f%%", 100.0 * (double)part / (double)of);
+        table_printf(table, "%.0f%%", 100.0 * (double)part / (double)whole);
 }
 
 /*
@@ -484,21 +484,21 @@ static void add_usage_measured(struct table *table, const struct document *item)
 {
     const int64_t granted = document_int(item, "grantedMilliHours");
     const int64_t measured = document_int(item, "measuredMilliHours");
-    const int64_t of = document_int(item, "measuredOfMilliHours");
+    const int64_t whole = document_int(item, "measuredOfMilliHours");
 
     if (document_get(item, "measuredMilliHours") == NULL)
         table_text(table, "");
     else
         add_hours(table, measured);
-    add_percent(table, measured, of);
-    add_percent(table, of < granted ? of : granted, of > 0 ? granted : 0);
+    add_percent(table, measured, whole);
+    add_percent(table, whole < granted ? whole : granted, whole > 0 ? granted : 0);
 }
 
 static void usage_past_row(struct table *table, const struct document *item)
 {
     const char *model = document_shown(item, "model");
 
-    must(table->columns == ARRAY_LEN(usage_past_columns));
+    must(table->n_columns == ARRAY_LEN(usage_past_columns));
     table_text(table, document_shown(item, "namespace"));
     table_text(table, model[0] != '\0' ? model : "unknown");
     table_number(table, document_int(item, "pods"));
@@ -570,7 +570,7 @@ static void drift_row(struct table *table, const struct document *item)
 {
     const char *name = document_shown(item, "name");
 
-    must(table->columns == ARRAY_LEN(drift_columns));
+    must(table->n_columns == ARRAY_LEN(drift_columns));
     table_text(table, document_shown(item, "kind"));
     table_text(table, document_shown(item, "node"));
     table_text(table, document_shown(item, "gpu"));
@@ -589,7 +589,7 @@ static void drift_name(struct strbuf *out, const struct document *item)
 
 static void count_row(struct table *table, const struct document *count)
 {
-    must(table->columns == ARRAY_LEN(count_columns));
+    must(table->n_columns == ARRAY_LEN(count_columns));
     table_text(table, document_shown(count, "kind"));
     table_number(table, document_int(count, "warnings"));
     table_number(table, document_int(count, "information"));
@@ -711,8 +711,8 @@ static void add_over(struct table *table, const struct document *item)
 
 static void history_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(history_columns) ||
-         table->columns == ARRAY_LEN(history_columns) - 1);
+    must(table->n_columns == ARRAY_LEN(history_columns) ||
+         table->n_columns == ARRAY_LEN(history_columns) - 1);
     add_pod(table, item);
     table_text(table, document_shown(item, "node"));
     table_text(table, document_shown(item, "gpu"));
@@ -724,7 +724,7 @@ static void history_row(struct table *table, const struct document *item)
     table_text(table, document_shown(item, "uid"));
     table_text(table, document_shown(item, "nodeUid"));
     table_age(table, since_of(item));
-    if (table->columns == ARRAY_LEN(history_columns))
+    if (table->n_columns == ARRAY_LEN(history_columns))
         add_over(table, item);
 }
 
@@ -734,7 +734,7 @@ int show_history(struct ctl *ctl, const struct document *list)
     const bool overs = items != NULL && document_get(items->first, "over") != NULL;
     const struct list_view view = {
         .column = history_columns,
-        .columns = ARRAY_LEN(history_columns) - (overs ? 0 : 1),
+        .n_columns = ARRAY_LEN(history_columns) - (overs ? 0 : 1),
         .row = history_row,
         .name = pod_name,
         .none = ctl->options.given[OPTION_at] != NULL ? "no history: nothing was held at that time"

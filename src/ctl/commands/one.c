@@ -82,7 +82,7 @@ static void gpu_row(struct ctl *ctl, struct table *table, const struct document 
 {
     const char *state = top_state_of(node, gpu);
 
-    must(table->columns == ARRAY_LEN(gpu_columns));
+    must(table->n_columns == ARRAY_LEN(gpu_columns));
     table_number(table, document_int(gpu, "index"));
     table_text(table, document_shown(gpu, "id"));
     table_text(table, document_shown(gpu, "model"));
@@ -111,7 +111,7 @@ static int show_gpus(struct ctl *ctl, const struct document *node)
     table_init(&table, &ctl->screen, &ctl->arena, gpu_columns, ARRAY_LEN(gpu_columns));
     document_each (gpu, document_get(node, "gpus"))
         gpu_row(ctl, &table, node, gpu);
-    must(table.cells > 0);
+    must(table.n_cells > 0);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
@@ -140,7 +140,7 @@ static int show_holders(struct ctl *ctl, const struct document *node)
             table_text(&table, document_shown(holder, "state"));
         }
     }
-    (void)fputs(table.cells > 0 ? "\n" : "\nno pod holds a share of them\n", ctl->screen.out);
+    (void)fputs(table.n_cells > 0 ? "\n" : "\nno pod holds a share of them\n", ctl->screen.out);
     return table_print(&table, &err) < 0 ? ctl_misused(ctl, &err) : CTL_FINE;
 }
 
@@ -241,7 +241,7 @@ int command_node(struct ctl *ctl)
     struct document *node;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     strbuf_init(&path);
     const char *name = ctl->options.argument[0];
     if (node_name_check(name, &err) < 0)
@@ -273,7 +273,7 @@ static void add_measured(struct table *table, const struct document *share)
 
 static void share_row(struct table *table, const struct document *share)
 {
-    must(table->columns == ARRAY_LEN(share_columns));
+    must(table->n_columns == ARRAY_LEN(share_columns));
     table_text(table, document_shown(share, "container"));
     table_text(table, document_shown(share, "kind"));
     table_number(table, document_int(share, "index"));
@@ -300,7 +300,7 @@ static void raised_row(struct table *table, const struct document *share)
 {
     const bool raised = document_get(share, "asked") != NULL;
 
-    must(table->columns == ARRAY_LEN(raised_columns));
+    must(table->n_columns == ARRAY_LEN(raised_columns));
     table_text(table, document_shown(share, "container"));
     table_text(table, document_shown(share, "kind"));
     table_number(table, document_int(share, "index"));
@@ -339,7 +339,7 @@ static void verdict_row(struct table *table, const struct document *verdict)
 {
     const bool fits = document_true(verdict, "fits");
 
-    must(table->columns == ARRAY_LEN(verdict_columns));
+    must(table->n_columns == ARRAY_LEN(verdict_columns));
     table_text(table, document_shown(verdict, "name"));
     table_text(table, fits ? "yes" : "no");
     table_color(table, fits ? "green" : "red");
@@ -373,7 +373,7 @@ static void group_row(struct table *table, const struct row_group *group)
     const struct document *first = group->said;
     const bool fits = document_true(first, "fits");
 
-    must(table->columns == ARRAY_LEN(group_columns));
+    must(table->n_columns == ARRAY_LEN(group_columns));
     strbuf_init(&which);
     strbuf_str(&which, group->names.data);
     row_group_more(group, &which);
@@ -423,7 +423,7 @@ static void reason_row(struct table *table, const struct document *reason)
 {
     const char *word = document_shown(reason, "reason");
 
-    must(table->columns == ARRAY_LEN(reason_columns));
+    must(table->n_columns == ARRAY_LEN(reason_columns));
     table_number(table, document_int(reason, "nodes"));
     table_text(table, word);
     table_color(table, strcmp(word, "fits") == 0 ? "green" : "red");
@@ -638,7 +638,7 @@ int command_pod(struct ctl *ctl)
     struct document *pod;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     strbuf_init(&path);
     if (ctl_pod_name(ctl, ctl->options.argument[0], &name, &err) < 0)
         return ctl_misused(ctl, &err);
@@ -680,7 +680,7 @@ static void model_row(struct table *table, const struct document *model)
 {
     CLEANUP(strbuf_done) struct strbuf closed_by;
 
-    must(table->columns == ARRAY_LEN(model_columns));
+    must(table->n_columns == ARRAY_LEN(model_columns));
     strbuf_init(&closed_by);
     put_closed_by(&closed_by, model);
     table_text(table, or_unknown(document_shown(model, "model")));

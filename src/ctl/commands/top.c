@@ -176,7 +176,7 @@ static void top_add_gpu(struct table *table, const struct document *node,
     const char *state = top_state_of(node, gpu);
     const bool bad = strcmp(state, "ok") != 0;
 
-    must(table->cells % table->columns == 0);
+    must(table->n_cells % table->n_columns == 0);
     table_text(table, document_shown(node, "name"));
     table_number(table, document_int(gpu, "index"));
     table_text(table, document_shown(gpu, "model"));
@@ -193,7 +193,7 @@ static void top_add_gpu(struct table *table, const struct document *node,
     table_number(table, document_int(gpu, "mib"));
     table_text(table, document_shown(gpu, "id"));
     add_state(table, state, bad, gpu_why(node, gpu));
-    must(table->cells % table->columns == 0);
+    must(table->n_cells % table->n_columns == 0);
 }
 
 /* True if the node needs attention; an excluded one does not: its GPUs are managed elsewhere. */
@@ -211,7 +211,7 @@ static void top_add_node(struct table *table, const struct document *node)
     const struct document *gpus = document_get(node, "gpus");
     const bool bad = node_is_bad(node);
 
-    must(table->cells % table->columns == 0);
+    must(table->n_cells % table->n_columns == 0);
     strbuf_init(&why);
     put_node_why(&why, node);
     table_text(table, document_shown(node, "name"));
@@ -226,7 +226,7 @@ static void top_add_node(struct table *table, const struct document *node)
     table_number(table, document_int(node, "heldMilli"));
     table_number(table, document_int(node, "closedMilli"));
     add_state(table, node_word(node), bad, why.data);
-    must(table->cells % table->columns == 0);
+    must(table->n_cells % table->n_columns == 0);
 }
 
 /* --- the legend --- */
@@ -335,7 +335,7 @@ static void add_nodes(struct table *table, const struct document *nodes, bool ba
 
 static void add_gpus(struct table *table, const struct document *nodes, bool bad_first)
 {
-    must(table->columns > 0);
+    must(table->n_columns > 0);
     for (int turn = 0; turn < (bad_first ? 2 : 1); turn++)
         document_each (node, document_get(nodes, "items"))
             document_each (gpu, document_get(node, "gpus"))
@@ -363,7 +363,7 @@ static void top_begin(struct ctl *ctl, struct table *table, bool by_node)
     else
         table_init(table, screen, &ctl->arena, gpu_columns, ARRAY_LEN(gpu_columns));
     table->omitted = screen->bars ? 0 : UINT32_C(1) << BAR_COLUMN;
-    must(table->columns > 0);
+    must(table->n_columns > 0);
     if (!is_paged(ctl))
         return;
     const size_t apart = LINES_APART + (COLUMNS_APART + screen->width - 1) / screen->width;
@@ -403,7 +403,7 @@ int show_top(struct ctl *ctl, const struct document *nodes, const struct documen
         add_nodes(&table, nodes, is_paged(ctl));
     else
         add_gpus(&table, nodes, is_paged(ctl));
-    if (table.cells == 0)
+    if (table.n_cells == 0)
         (void)fputs(ctl_is_filtered(ctl) ? "nothing matches\n" : "no GPUs: no node shows any\n",
                     ctl->err);
     if (table_print(&table, &err) < 0)

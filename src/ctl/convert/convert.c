@@ -122,9 +122,9 @@ static void separate(struct strbuf *out, struct text next)
 static int read_inputs(struct ctl *ctl, struct strbuf *all, struct convert_input *input,
                        struct err *err)
 {
-    if (ctl->options.arguments == 0)
+    if (ctl->options.n_arguments == 0)
         return read_input("-", all, input, err);
-    for (size_t i = 0; i < ctl->options.arguments; i++)
+    for (size_t i = 0; i < ctl->options.n_arguments; i++)
         if (read_input(ctl->options.argument[i], all, &input[i], err) < 0)
             return err_same(err);
     return 0;
@@ -135,7 +135,7 @@ int command_convert(struct ctl *ctl)
     CLEANUP(strbuf_done) struct strbuf all;
     CLEANUP(strbuf_done) struct strbuf out;
     struct conversion conversion = {.user = ctl, .say = say_line};
-    const size_t inputs = ctl->options.arguments > 0 ? ctl->options.arguments : 1;
+    const size_t inputs = ctl->options.n_arguments > 0 ? ctl->options.n_arguments : 1;
     struct convert_input *input = arena_array(&ctl->arena, inputs, sizeof *input);
     struct err err;
 

@@ -87,9 +87,9 @@ static int read_price_table(struct policy_reader *in, const struct document *val
                             PRICES_MAX);
     struct model_price *price = arena_array(&book->arena, value->count, sizeof *price);
     document_each (item, value)
-        if (read_price(in, item, price, &price[book->prices++]) < 0)
+        if (read_price(in, item, price, &price[book->n_prices++]) < 0)
             return err_same(in->err);
-    must(book->prices == value->count);
+    must(book->n_prices == value->count);
     book->price = price;
     return 0;
 }
@@ -193,10 +193,10 @@ static int read_shape_models(struct policy_reader *in, const struct document *va
 {
     struct expected_shape *shape = into;
 
-    must(shape->class.models == 0);
+    must(shape->class.n_models == 0);
     if (policy_read_models(in, value, MODELS_MAX, &shape->class.model) < 0)
         return err_same(in->err);
-    shape->class.models = value->count;
+    shape->class.n_models = value->count;
     return 0;
 }
 
@@ -223,19 +223,19 @@ static int read_workload(struct policy_reader *in, const struct document *value,
     struct rulebook *book = in->book;
     uint32_t weight = 0;
 
-    must(unused == NULL && book->shapes == 0);
+    must(unused == NULL && book->n_shapes == 0);
     if (policy_check_list(in, value, RULEBOOK_SHAPES_MAX) < 0)
         return err_same(in->err);
     struct expected_shape *shape = arena_array(&book->arena, value->count, sizeof *shape);
     document_each (item, value) {
-        struct expected_shape *own = &shape[book->shapes];
+        struct expected_shape *own = &shape[book->n_shapes];
         if (read_shape(in, item, own) < 0)
             return err_same(in->err);
-        for (uint32_t i = 0; i < book->shapes; i++)
+        for (uint32_t i = 0; i < book->n_shapes; i++)
             if (workload_alike(&shape[i].class, &own->class))
                 return policy_wrong(in, item, "asks for the same as workload[%u]", i);
         weight += own->weight;
-        book->shapes++;
+        book->n_shapes++;
     }
     if (weight > SHAPE_WEIGHT_MAX)
         return policy_wrong(in, value,

@@ -29,7 +29,7 @@ struct policy_key {
 
 struct policy_keys {
     const struct policy_key *key;
-    size_t keys;
+    size_t n_keys;
     const char *what; /* name of the object in errors: "a rule" */
 };
 

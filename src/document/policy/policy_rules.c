@@ -47,15 +47,15 @@ static int take_zone(struct policy_reader *in, const struct document *value, con
 {
     struct rulebook *book = in->book;
 
-    for (uint32_t i = 0; i < book->zones; i++)
+    for (uint32_t i = 0; i < book->n_zones; i++)
         if (strcmp(zone_name(book->zone[i]), name) == 0) {
             *out = book->zone[i];
             return 0;
         }
-    must(book->zones < RULES_MAX);
-    if (in->edges->load_zone(name, &book->zone[book->zones], in->err) < 0)
+    must(book->n_zones < RULES_MAX);
+    if (in->edges->load_zone(name, &book->zone[book->n_zones], in->err) < 0)
         return policy_wrong_at(in, value, value->at);
-    *out = book->zone[book->zones++];
+    *out = book->zone[book->n_zones++];
     return 0;
 }
 
@@ -102,7 +102,7 @@ static int read_nodes(struct policy_reader *in, const struct document *value, vo
 {
     struct rule *rule = into;
 
-    must(rule->labels == 0);
+    must(rule->n_labels == 0);
     if (value->kind != DOCUMENT_OBJECT)
         return policy_wrong(in, value, "is %s; write a mapping of labels to values",
                             document_kind_name(value->kind));
@@ -113,7 +113,7 @@ static int read_nodes(struct policy_reader *in, const struct document *value, vo
                             RULE_LABELS_MAX);
     struct label *label = arena_array(&in->book->arena, value->count, sizeof *label);
     document_each (item, value)
-        if (read_label(in, item, &label[rule->labels++]) < 0)
+        if (read_label(in, item, &label[rule->n_labels++]) < 0)
             return err_same(in->err);
     rule->label = label;
     return 0;
@@ -123,7 +123,7 @@ static int read_namespaces(struct policy_reader *in, const struct document *valu
 {
     struct rule *rule = into;
 
-    must(rule->namespaces == 0);
+    must(rule->n_namespaces == 0);
     if (policy_check_list(in, value, RULE_GLOBS_MAX) < 0)
         return err_same(in->err);
     const char **glob = arena_array(&in->book->arena, value->count, sizeof *glob);
@@ -133,7 +133,7 @@ static int read_namespaces(struct policy_reader *in, const struct document *valu
             return err_same(in->err);
         if (!one_of_chars(text, "-*?"))
             return policy_wrong(in, item, "\"%.60s\" matches no namespace", item->shown);
-        glob[rule->namespaces++] = arena_copy(&in->book->arena, text);
+        glob[rule->n_namespaces++] = arena_copy(&in->book->arena, text);
     }
     rule->namespace = glob;
     return policy_check_distinct(in, value);
@@ -208,7 +208,7 @@ static int read_equal(struct policy_reader *in, const struct document *value, st
                             "\"%.60s\" are no sizes; write \"2 equal\" to \"%d equal\", or a list",
                             value->shown, EQUAL_MAX);
     rule->size[0] = (uint16_t)(GPU_MILLI / parts);
-    rule->sizes = 1;
+    rule->n_sizes = 1;
     return 0;
 }
 
@@ -216,7 +216,7 @@ static int read_equal(struct policy_reader *in, const struct document *value, st
 static int read_size(struct policy_reader *in, const struct document *value, struct rule *rule)
 {
     uint32_t size;
-    uint32_t at = rule->sizes;
+    uint32_t at = rule->n_sizes;
 
     if (policy_read_number(in, value, (struct policy_range){1, GPU_MILLI}, &size) < 0)
         return err_same(in->err);
@@ -224,10 +224,10 @@ static int read_size(struct policy_reader *in, const struct document *value, str
         at--;
     if (at > 0 && rule->size[at - 1] == size)
         return policy_wrong(in, value, "%u is there twice", size);
-    must(rule->sizes < RULE_SIZES_MAX);
-    memmove(&rule->size[at + 1], &rule->size[at], (rule->sizes - at) * sizeof rule->size[0]);
+    must(rule->n_sizes < RULE_SIZES_MAX);
+    memmove(&rule->size[at + 1], &rule->size[at], (rule->n_sizes - at) * sizeof rule->size[0]);
     rule->size[at] = (uint16_t)size;
-    rule->sizes++;
+    rule->n_sizes++;
     return 0;
 }
 
@@ -235,7 +235,7 @@ static int read_sizes(struct policy_reader *in, const struct document *value, vo
 {
     struct rule *rule = into;
 
-    must(rule->sizes == 0);
+    must(rule->n_sizes == 0);
     if (value->kind == DOCUMENT_STRING)
         return read_equal(in, value, rule);
     if (policy_check_list(in, value, RULE_SIZES_MAX) < 0)
@@ -251,11 +251,11 @@ static int read_rule_models(struct policy_reader *in, const struct document *val
     struct rule *rule = into;
     const char **model;
 
-    must(rule->models == 0);
+    must(rule->n_models == 0);
     if (policy_read_models(in, value, RULE_GLOBS_MAX, &model) < 0)
         return err_same(in->err);
     rule->model = model;
-    rule->models = value->count;
+    rule->n_models = value->count;
     return 0;
 }
 
@@ -321,8 +321,8 @@ static int check_size(struct policy_reader *in, const struct rule *rule, uint32_
 static int check_sizes(struct policy_reader *in, const struct rule *rule,
                        const struct document *sizes)
 {
-    must(rule->sizes > 0);
-    if (rule->whole && rule->size[rule->sizes - 1] != GPU_MILLI)
+    must(rule->n_sizes > 0);
+    if (rule->whole && rule->size[rule->n_sizes - 1] != GPU_MILLI)
         return policy_wrong(in, sizes, "has no %d, but the rule's whole is true", GPU_MILLI);
     if (sizes->kind != DOCUMENT_ARRAY)
         return check_size(in, rule, rule->size[0], sizes);
@@ -388,7 +388,7 @@ int policy_read_rules(struct policy_reader *in, const struct document *list, voi
         return err_same(in->err);
     must(at == list->count);
     in->book->rule = rule;
-    in->book->rules = at;
+    in->book->n_rules = at;
     policy_warn_shadows(in, list);
     return 0;
 }

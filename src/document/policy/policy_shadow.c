@@ -43,10 +43,10 @@ bool glob_covers(struct text wide, struct text narrow)
 /* True if narrow demands each label of wide at least as strictly. */
 static bool covers_nodes(const struct rule *wide, const struct rule *narrow)
 {
-    must(wide->labels <= RULE_LABELS_MAX);
-    for (uint32_t i = 0; i < wide->labels; i++) {
+    must(wide->n_labels <= RULE_LABELS_MAX);
+    for (uint32_t i = 0; i < wide->n_labels; i++) {
         bool covered = false;
-        for (uint32_t j = 0; j < narrow->labels; j++)
+        for (uint32_t j = 0; j < narrow->n_labels; j++)
             covered = covered ||
                       (strcmp(wide->label[i].key, narrow->label[j].key) == 0 &&
                        glob_covers(text_of(wide->label[i].value), text_of(narrow->label[j].value)));
@@ -58,19 +58,19 @@ static bool covers_nodes(const struct rule *wide, const struct rule *narrow)
 
 static bool covers_namespace(const struct rule *wide, const char *namespace)
 {
-    must(wide->namespaces <= RULE_GLOBS_MAX);
-    for (uint32_t i = 0; i < wide->namespaces; i++)
+    must(wide->n_namespaces <= RULE_GLOBS_MAX);
+    for (uint32_t i = 0; i < wide->n_namespaces; i++)
         if (glob_covers(text_of(wide->namespace[i]), text_of(namespace)))
             return true;
-    return wide->namespaces == 0;
+    return wide->n_namespaces == 0;
 }
 
 static bool covers_namespaces(const struct rule *wide, const struct rule *narrow)
 {
-    must(narrow->namespaces <= RULE_GLOBS_MAX);
-    if (narrow->namespaces == 0)
+    must(narrow->n_namespaces <= RULE_GLOBS_MAX);
+    if (narrow->n_namespaces == 0)
         return covers_namespace(wide, "*");
-    for (uint32_t i = 0; i < narrow->namespaces; i++)
+    for (uint32_t i = 0; i < narrow->n_namespaces; i++)
         if (!covers_namespace(wide, narrow->namespace[i]))
             return false;
     return true;
@@ -95,7 +95,7 @@ void policy_warn_shadows(struct policy_reader *in, const struct document *list)
     const struct rule *rule = in->book->rule;
     uint32_t at = 0;
 
-    must(list->count == in->book->rules);
+    must(list->count == in->book->n_rules);
     document_each (item, list) {
         for (uint32_t i = 0; i < at; i++) {
             if (!covers_nodes(&rule[i], &rule[at]) || !covers_namespaces(&rule[i], &rule[at]) ||

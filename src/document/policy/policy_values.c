@@ -52,8 +52,8 @@ void policy_warn(struct policy_reader *in, const struct document *value, const c
 
 static const struct policy_key *key_of(const struct policy_keys *keys, struct text name)
 {
-    must(keys->keys > 0);
-    for (size_t i = 0; i < keys->keys; i++)
+    must(keys->n_keys > 0);
+    for (size_t i = 0; i < keys->n_keys; i++)
         if (text_is(name, keys->key[i].name))
             return &keys->key[i];
     return NULL;
@@ -68,7 +68,7 @@ static const char *nearest_key(const struct policy_keys *keys, struct text name)
     must(name.at != NULL);
     if (name.len > TEXT_DISTANCE_MAX)
         return NULL;
-    for (size_t i = 0; i < keys->keys; i++) {
+    for (size_t i = 0; i < keys->n_keys; i++) {
         const struct text known = text_of(keys->key[i].name);
         const size_t slips = text_distance(name, known);
         if (slips < best && 3 * slips <= known.len + 1) {
@@ -87,7 +87,7 @@ static int unknown_key(struct policy_reader *in, const struct policy_keys *keys,
 
     strbuf_init(&known);
     must(keys->what[0] != '\0');
-    for (size_t i = 0; i < keys->keys; i++)
+    for (size_t i = 0; i < keys->n_keys; i++)
         strbuf_printf(&known, "%s%s", i > 0 ? ", " : "", keys->key[i].name);
     if (nearest != NULL)
         (void)err_set(in->err, ERR_INVALID, "unknown key; did you mean %s?", nearest);
@@ -110,7 +110,7 @@ static int check_keys(struct policy_reader *in, const struct document *object,
         (void)err_set(in->err, ERR_INVALID, "has no value; write one, or remove the key");
         return policy_wrong_at(in, value, value->key_at);
     }
-    for (size_t i = 0; i < keys->keys; i++)
+    for (size_t i = 0; i < keys->n_keys; i++)
         if (keys->key[i].required && document_get(object, keys->key[i].name) == NULL)
             return policy_wrong(in, object, "%s is missing; %s must have it", keys->key[i].name,
                                 keys->what);
@@ -122,7 +122,7 @@ int policy_read_keys(struct policy_reader *in, const struct document *object,
 {
     if (check_keys(in, object, keys) < 0)
         return err_same(in->err);
-    for (size_t i = 0; i < keys->keys; i++) {
+    for (size_t i = 0; i < keys->n_keys; i++) {
         const struct document *value = document_get(object, keys->key[i].name);
         must(value != NULL || !keys->key[i].required);
         if (value != NULL && keys->key[i].read(in, value, into) < 0)
@@ -289,7 +289,7 @@ int policy_read_model(struct policy_reader *in, struct text text, const struct d
     const char *fault = request_read_models(text, &in->book->arena, &one);
     if (fault != NULL)
         return policy_wrong(in, value, "%s; write a model or a glob, such as A100*", fault);
-    must(one.models == 1);
+    must(one.n_models == 1);
     *out = one.model[0];
     return 0;
 }

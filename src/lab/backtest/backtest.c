@@ -10,7 +10,7 @@
 
 static void backtest_write(const struct backtest_call *call, const struct backtest_report *report)
 {
-    must(report->results > 1);
+    must(report->n_results > 1);
     if (call->csv != NULL)
         backtest_write_waits(call->csv, report);
     if (call->placements != NULL)
@@ -32,10 +32,10 @@ static int backtest_all(struct ctl *ctl, const struct backtest_call *call, const
     must(call->policies->count > 0 && call->policies->count <= POLICY_CHOICES_MAX);
     struct workload *workload = world_manifest_workload(&past->world, &report.dropped);
     report.workload = workload;
-    backtest_record(past, &result[report.results++]);
+    backtest_record(past, &result[report.n_results++]);
     for (size_t i = 0; status == 0 && i < call->policies->count; i++)
         status = backtest_run(past, &call->policies->choice[i], workload, &call->options,
-                              &result[report.results++], &err);
+                              &result[report.n_results++], &err);
     if (status < 0) {
         (void)err_wrap(&err, "%.200s", call->file);
         status = ctl_fail(ctl, &err);
@@ -43,7 +43,7 @@ static int backtest_all(struct ctl *ctl, const struct backtest_call *call, const
         status = backtest_show(ctl, &report);
         backtest_write(call, &report);
     }
-    for (size_t i = 0; i < report.results; i++)
+    for (size_t i = 0; i < report.n_results; i++)
         backtest_result_done(&result[i]);
     workload_unref(workload);
     return status;

@@ -75,13 +75,13 @@ struct past {
     struct world world;  /* has only shapes */
     int64_t from_ms;
     int64_t to_ms;
-    uint32_t nodes; /* number at the beginning; node is sorted by name */
+    uint32_t n_nodes; /* number at the beginning; node is sorted by name */
     struct node_build *node;
     uint64_t capacity_milli; /* at the beginning */
-    uint32_t pods;
+    uint32_t n_pods;
     size_t pod_capacity;
     struct past_pod *pod; /* pods placed at the beginning, then others in the order of placement */
-    uint32_t events;
+    uint32_t n_events;
     size_t event_capacity;
     struct past_event *event; /* sorted by time */
     /* numbers of pods, for the output */
@@ -183,7 +183,7 @@ struct backtest_report {
     const struct backtest_options *options;
     const struct workload *workload;
     uint32_t dropped; /* shapes left out of the workload */
-    size_t results;   /* number of results; the recorded one is the first */
+    size_t n_results; /* number of results; the recorded one is the first */
     struct backtest_result *result;
 };
 int backtest_show(struct ctl *ctl, const struct backtest_report *report) MUST_USE;

@@ -93,12 +93,12 @@ static int past_take_span(void *user, const struct journal_span *span, struct er
 /* Converts a time of the clock at this entry to the clock of the newest entry. */
 static int64_t past_moved(const struct past_reader *reader, int64_t at_ms)
 {
-    must(reader->begun || reader->past->pods == 0);
+    must(reader->begun || reader->past->n_pods == 0);
     return at_ms + reader->span.set_ms - reader->set_ms;
 }
 
-static int past_tick(struct past_reader *reader, const struct journal_row *row,
-                     const struct document *command, struct err *err)
+static int past_take_time(struct past_reader *reader, const struct journal_row *row,
+                          const struct document *command, struct err *err)
 {
     const bool is_clock = strcmp(row->kind, "clock") == 0;
     const int64_t from = is_clock ? document_int(command, "clock_from_ms") : row->at_ms;
@@ -178,8 +178,8 @@ static struct past_pod *past_add_pod(struct past_reader *reader,
 {
     struct past *past = reader->past;
 
-    past->pod = xgrow(past->pod, past->pods, &past->pod_capacity, sizeof *past->pod);
-    struct past_pod *pod = &past->pod[past->pods++];
+    past->pod = xgrow(past->pod, past->n_pods, &past->pod_capacity, sizeof *past->pod);
+    struct past_pod *pod = &past->pod[past->n_pods++];
     struct allocation *allocation = allocation_new(facts);
     const uint32_t milli = past_milli(allocation);
     allocation_unref(allocation);
@@ -196,7 +196,8 @@ static struct past_pod *past_add_pod(struct past_reader *reader,
         .ended_ms = INT64_MAX,
         .facts = kept,
     };
-    must(map_put(&reader->pod_by_uid, text_of(facts->uid), (void *)(uintptr_t)past->pods) == NULL);
+    must(map_put(&reader->pod_by_uid, text_of(facts->uid), (void *)(uintptr_t)past->n_pods) ==
+         NULL);
     return pod;
 }
 
@@ -208,11 +209,11 @@ static int past_stand(struct past_reader *reader, bool is_node, const char *text
     int status = document_parse_json(text_of(text), "state", &past->arena, &state, err);
 
     if (status == 0 && is_node) {
-        status = past_read_node(past, state, &past->node[past->nodes], err);
+        status = past_read_node(past, state, &past->node[past->n_nodes], err);
         if (status == 0)
-            past_set_node(reader, past->node[past->nodes].name->text,
-                          past_capacity(&past->node[past->nodes]));
-        past->nodes++;
+            past_set_node(reader, past->node[past->n_nodes].name->text,
+                          past_capacity(&past->node[past->n_nodes]));
+        past->n_nodes++;
     } else if (status == 0) {
         status = past_read_allocation(past, state, &facts, err);
         if (status == 0)
@@ -250,7 +251,7 @@ static int past_begin(struct past_reader *reader, struct err *err)
     int status = past_stand_all(reader, true, err);
     if (status == 0)
         status = past_stand_all(reader, false, err);
-    past->held = past->pods;
+    past->held = past->n_pods;
     past->capacity_milli = reader->capacity_milli;
     reader->begun = true;
     return status;
@@ -273,20 +274,21 @@ static int past_take_object(void *user, bool is_node, const char *state, struct 
 static void past_add_event(struct past *past, const struct past_event *event)
 {
     must(event->at_ms >= past->from_ms);
-    past->event = xgrow(past->event, past->events, &past->event_capacity, sizeof *past->event);
-    past->event[past->events++] = *event;
+    past->event = xgrow(past->event, past->n_events, &past->event_capacity, sizeof *past->event);
+    past->event[past->n_events++] = *event;
 }
 
 static uint32_t past_new_shape(struct world *world, const struct request *request)
 {
     char text[REASON_BYTES_MAX];
 
-    world->shape = xgrow(world->shape, world->shapes, &world->shape_capacity, sizeof *world->shape);
+    world->shape =
+        xgrow(world->shape, world->n_shapes, &world->shape_capacity, sizeof *world->shape);
     request_format(request, text, sizeof text);
-    world->shape[world->shapes] =
+    world->shape[world->n_shapes] =
         (struct world_shape){.request = *request, .text = arena_copy(&world->arena, text_of(text))};
-    must(world->shapes < UINT32_MAX);
-    return world->shapes++;
+    must(world->n_shapes < UINT32_MAX);
+    return world->n_shapes++;
 }
 
 /* The shape of this request, made if new; the names of containers do not matter. */
@@ -306,7 +308,7 @@ static uint32_t past_shape(struct past_reader *reader, const struct request *req
         *known = (struct past_known){past_new_shape(world, request), first};
         (void)map_put(&reader->shape_by_hash, (struct text){key, sizeof hash}, known);
     }
-    must(known->shape < world->shapes);
+    must(known->shape < world->n_shapes);
     return known->shape;
 }
 
@@ -348,7 +350,7 @@ static int past_take_new(struct past_reader *reader, const struct journal_row *r
     const enum past_role role =
         facts->origin == ORIGIN_GRANTED && facts->reserved_ms != 0 ? PAST_ARRIVED : PAST_ADOPTED;
 
-    if (reader->past->pods == BACKTEST_PODS_MAX)
+    if (reader->past->n_pods == BACKTEST_PODS_MAX)
         return err_set(err, ERR_TOO_LARGE,
                        "%.200s: more than %d pods: write a shorter time with --from and --to",
                        reader->file, BACKTEST_PODS_MAX);
@@ -503,7 +505,7 @@ static int past_take_entry(void *user, const struct journal_row *row, struct err
     if (document_parse_json(text_of(row->command), "command", &reader->arena, &command, err) < 0 ||
         document_parse_json(text_of(row->result), "result", &reader->arena, &result, err) < 0)
         return err_wrap(err, "%.200s: journal entry %" PRIu64, reader->file, row->seq);
-    if (past_tick(reader, row, command, err) < 0)
+    if (past_take_time(reader, row, command, err) < 0)
         return err_same(err);
     return past_take_result(reader, row, command, result, err);
 }
@@ -545,38 +547,38 @@ static void past_drop(struct past *past)
 {
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < past->pods; i++) {
+    for (uint32_t i = 0; i < past->n_pods; i++) {
         if (past->pod[i].dropped)
             past->dropped++;
         else
             past->pod[kept++] = past->pod[i];
     }
-    must(kept + past->dropped == past->pods);
-    past->pods = kept;
+    must(kept + past->dropped == past->n_pods);
+    past->n_pods = kept;
 }
 
 static void past_drop_shapes(struct past *past)
 {
     struct world *world = &past->world;
-    uint32_t *place = xcalloc(world->shapes + 1, sizeof *place);
+    uint32_t *place = xcalloc(world->n_shapes + 1, sizeof *place);
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < world->shapes; i++) {
+    for (uint32_t i = 0; i < world->n_shapes; i++) {
         place[i] = kept;
         if (world->shape[i].count > 0)
             world->shape[kept++] = world->shape[i];
     }
-    for (uint32_t i = 0; i < past->pods; i++)
+    for (uint32_t i = 0; i < past->n_pods; i++)
         if (past->pod[i].shape != UINT32_MAX)
             past->pod[i].shape = place[past->pod[i].shape];
-    must(kept <= world->shapes);
-    world->shapes = kept;
+    must(kept <= world->n_shapes);
+    world->n_shapes = kept;
     xfree(place);
 }
 
 static void past_make_events(struct past *past)
 {
-    for (uint32_t i = 0; i < past->pods; i++) {
+    for (uint32_t i = 0; i < past->n_pods; i++) {
         const struct past_pod *pod = &past->pod[i];
         struct past_event event = {.at_ms = pod->arrived_ms, .seq = pod->seq, .pod = i};
         past_count(past, pod);
@@ -588,8 +590,8 @@ static void past_make_events(struct past *past)
         if (pod->role != PAST_ARRIVED && pod->ended_ms <= past->to_ms)
             past_add_event(past, &event);
     }
-    if (past->events > 0)
-        qsort(past->event, past->events, sizeof *past->event, past_by_time);
+    if (past->n_events > 0)
+        qsort(past->event, past->n_events, sizeof *past->event, past_by_time);
 }
 
 static int past_finish(struct past_reader *reader, struct err *err)
@@ -634,7 +636,7 @@ int past_read(struct past *past, const char *file, const struct past_span *span,
         .entry = past_take_entry,
     };
 
-    must(past->pods == 0 && span->from_ms <= span->to_ms);
+    must(past->n_pods == 0 && span->from_ms <= span->to_ms);
     map_init(&reader.standing[false]);
     map_init(&reader.standing[true]);
     map_init(&reader.pod_by_uid);

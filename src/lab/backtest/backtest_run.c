@@ -34,16 +34,16 @@ struct backtest_sim {
     struct arena arena;  /* for one decision */
     struct backtest_meter meter;
     /* candidate nodes of a filter call: all present nodes */
-    uint32_t names;
+    uint32_t n_names;
     struct text *name;
     uint32_t *hash;
     bool nodes_changed;
     bool published;
-    bool room;     /* room was added since the last retry of waiting pods */
-    bool *refused; /* for each shape: refused since room was last added */
+    bool has_new_room; /* room was added since the last retry of waiting pods */
+    bool *refused;     /* for each shape: refused since room was last added */
     uint32_t waiting;
     uint32_t *wait; /* waiting pods, in the order of arrival */
-    size_t ends;
+    size_t n_ends;
     size_t end_capacity;
     struct backtest_end *end; /* heap with the earliest end first */
     size_t events;            /* number of processed events */
@@ -77,8 +77,8 @@ static void backtest_change_rules(struct backtest_sim *sim, int64_t now_ms)
 
     backtest_read_rules(sim, now_ms);
     backtest_set_policy_context(sim, context->workload);
-    memset(sim->refused, 0, sim->past->world.shapes * sizeof *sim->refused);
-    sim->room = true;
+    memset(sim->refused, 0, sim->past->world.n_shapes * sizeof *sim->refused);
+    sim->has_new_room = true;
 }
 
 static void backtest_use_tally(struct backtest_sim *sim)
@@ -101,8 +101,8 @@ static int backtest_start(struct backtest_sim *sim, const struct workload *workl
     sim->cache = score_cache_new();
     sim->name = xcalloc(NODES_MAX, sizeof *sim->name);
     sim->hash = xcalloc(NODES_MAX, sizeof *sim->hash);
-    sim->refused = xcalloc(past->world.shapes, sizeof *sim->refused);
-    sim->wait = xcalloc(past->pods, sizeof *sim->wait);
+    sim->refused = xcalloc(past->world.n_shapes, sizeof *sim->refused);
+    sim->wait = xcalloc(past->n_pods, sizeof *sim->wait);
     sim->nodes_changed = true;
     if (sim->options->learn)
         sim->tally = tally_new();
@@ -151,8 +151,8 @@ static void backtest_apply(struct backtest_sim *sim, struct change *change)
     sim->meter.granted_milli += backtest_milli(change->after);
     sim->meter.granted_milli -= backtest_milli(change->before);
     if (change_gives_room(change)) {
-        memset(sim->refused, 0, sim->past->world.shapes * sizeof *sim->refused);
-        sim->room = true;
+        memset(sim->refused, 0, sim->past->world.n_shapes * sizeof *sim->refused);
+        sim->has_new_room = true;
     }
     ledger_apply(sim->ledger, change);
     change_done(change);
@@ -195,12 +195,12 @@ static void backtest_publish(struct backtest_sim *sim)
     sim->published = true;
     if (!sim->nodes_changed)
         return;
-    sim->names = 0;
+    sim->n_names = 0;
     for (const struct node *node = ledger_next_node(sim->ledger, &at); node != NULL;
          node = ledger_next_node(sim->ledger, &at)) {
-        must(sim->names < NODES_MAX);
-        sim->name[sim->names] = atom_text(node->name);
-        sim->hash[sim->names++] = text_hash(atom_text(node->name));
+        must(sim->n_names < NODES_MAX);
+        sim->name[sim->n_names] = atom_text(node->name);
+        sim->hash[sim->n_names++] = text_hash(atom_text(node->name));
     }
     sim->nodes_changed = false;
 }
@@ -213,7 +213,7 @@ static void backtest_learn(struct backtest_sim *sim, uint32_t shape)
     if (sim->tally == NULL || shape == UINT32_MAX)
         return;
     const struct request *request = &sim->past->world.shape[shape].request;
-    if (request->wants == 0)
+    if (request->n_wants == 0)
         return;
     tally_count(sim->tally, request);
     if (tally_is_due(sim->tally))
@@ -229,9 +229,9 @@ static void backtest_note_place(struct backtest_sim *sim, uint32_t pod, const st
     strbuf_init(&gpus);
     if (sim->result->placement == NULL)
         return;
-    must(granted->charges <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < node->gpus; i++)
-        for (uint32_t c = 0; c < granted->charges; c++)
+    must(granted->n_charges <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < node->n_gpus; i++)
+        for (uint32_t c = 0; c < granted->n_charges; c++)
             if (granted->charge[c].gpu == node->gpu[i].id)
                 strbuf_printf(&gpus, "%s%u", gpus.len > 0 ? "|" : "", node->gpu[i].index);
     sim->result->placement[pod] = (struct backtest_placement){
@@ -244,15 +244,15 @@ static void backtest_note_place(struct backtest_sim *sim, uint32_t pod, const st
 static void backtest_bind(struct backtest_sim *sim, uint32_t pod, const char *uid,
                           const struct node *node)
 {
-    const struct past_pod *of = &sim->past->pod[pod];
+    const struct past_pod *recorded = &sim->past->pod[pod];
     const struct command reserve = {
         .kind = COMMAND_RESERVE,
         .at_ms = 1,
         .uid = uid,
-        .namespace = of->facts->namespace,
-        .name = of->facts->name,
+        .namespace = recorded->facts->namespace,
+        .name = recorded->facts->name,
         .node = node->name->text,
-        .request = &sim->past->world.shape[of->shape].request,
+        .request = &sim->past->world.shape[recorded->shape].request,
     };
     const struct command confirm = {
         .kind = COMMAND_CONFIRM, .at_ms = 1, .uid = uid, .node = node->name->text};
@@ -269,22 +269,23 @@ static void backtest_push_end(struct backtest_sim *sim, int64_t at_ms, uint32_t 
 /* Returns false if the pod fits nowhere. */
 static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
 {
-    const struct past_pod *of = &sim->past->pod[pod];
-    struct request request = sim->past->world.shape[of->shape].request;
+    const struct past_pod *recorded = &sim->past->pod[pod];
+    struct request request = sim->past->world.shape[recorded->shape].request;
     struct filter_answer answer;
     char uid[PAST_UID_BYTES];
 
-    must(of->role == PAST_ARRIVED && of->shape < sim->past->world.shapes);
-    if (sim->refused[of->shape])
+    must(recorded->role == PAST_ARRIVED && recorded->shape < sim->past->world.n_shapes);
+    if (sim->refused[recorded->shape])
         return false;
     backtest_publish(sim);
     past_uid(pod, uid);
-    request.rules = policy_context_rules(sim->snapshot->context, text_of(of->facts->namespace));
+    request.rules =
+        policy_context_rules(sim->snapshot->context, text_of(recorded->facts->namespace));
     const struct filter_question question = {
         .snapshot = sim->snapshot,
         .request = &request,
         .uid = text_of(uid),
-        .names = sim->names,
+        .n_names = sim->n_names,
         .name = sim->name,
         .hash = sim->hash,
         .shortlist = 1,
@@ -295,14 +296,15 @@ static bool backtest_place(struct backtest_sim *sim, uint32_t pod)
     if (fits)
         backtest_bind(sim, pod, uid, answer.candidate[0].node);
     /* With rules, the refusal can depend on the namespace, so it is not true of the whole shape. */
-    sim->refused[of->shape] = !fits && sim->policy->book->rules == 0;
+    sim->refused[recorded->shape] = !fits && sim->policy->book->n_rules == 0;
     arena_reset(&sim->arena);
     if (!fits)
         return false;
     backtest_count(sim->past, pod, sim->meter.now_ms, sim->result);
     backtest_push_end(sim,
-                      of->ended_ms == INT64_MAX ? INT64_MAX
-                                                : sim->meter.now_ms + (of->ended_ms - of->began_ms),
+                      recorded->ended_ms == INT64_MAX
+                          ? INT64_MAX
+                          : sim->meter.now_ms + (recorded->ended_ms - recorded->began_ms),
                       pod);
     return true;
 }
@@ -313,9 +315,9 @@ static void backtest_retry(struct backtest_sim *sim)
 {
     uint32_t kept = 0;
 
-    if (!sim->room)
+    if (!sim->has_new_room)
         return;
-    sim->room = false;
+    sim->has_new_room = false;
     for (uint32_t i = 0; i < sim->waiting; i++)
         if (!backtest_place(sim, sim->wait[i]))
             sim->wait[kept++] = sim->wait[i];
@@ -325,7 +327,7 @@ static void backtest_retry(struct backtest_sim *sim)
 
 /* --- ends --- */
 
-static bool backtest_sooner(const struct backtest_end *a, const struct backtest_end *b)
+static bool backtest_ends_earlier(const struct backtest_end *a, const struct backtest_end *b)
 {
     return a->at_ms != b->at_ms ? a->at_ms < b->at_ms : a->pod < b->pod;
 }
@@ -333,10 +335,10 @@ static bool backtest_sooner(const struct backtest_end *a, const struct backtest_
 static void backtest_push_end(struct backtest_sim *sim, int64_t at_ms, uint32_t pod)
 {
     must(at_ms >= sim->meter.now_ms);
-    sim->end = xgrow(sim->end, sim->ends, &sim->end_capacity, sizeof *sim->end);
-    size_t at = sim->ends++;
+    sim->end = xgrow(sim->end, sim->n_ends, &sim->end_capacity, sizeof *sim->end);
+    size_t at = sim->n_ends++;
     const struct backtest_end end = {at_ms, pod};
-    for (; at > 0 && backtest_sooner(&end, &sim->end[(at - 1) / 2]); at = (at - 1) / 2)
+    for (; at > 0 && backtest_ends_earlier(&end, &sim->end[(at - 1) / 2]); at = (at - 1) / 2)
         sim->end[at] = sim->end[(at - 1) / 2];
     sim->end[at] = end;
 }
@@ -346,12 +348,12 @@ static uint32_t backtest_pop_end(struct backtest_sim *sim)
     const uint32_t first = sim->end[0].pod;
     size_t at = 0;
 
-    must(sim->ends > 0);
-    const struct backtest_end last = sim->end[--sim->ends];
-    for (size_t next = 1; next < sim->ends; next = 2 * at + 1) {
-        if (next + 1 < sim->ends && backtest_sooner(&sim->end[next + 1], &sim->end[next]))
+    must(sim->n_ends > 0);
+    const struct backtest_end last = sim->end[--sim->n_ends];
+    for (size_t next = 1; next < sim->n_ends; next = 2 * at + 1) {
+        if (next + 1 < sim->n_ends && backtest_ends_earlier(&sim->end[next + 1], &sim->end[next]))
             next++;
-        if (!backtest_sooner(&sim->end[next], &last))
+        if (!backtest_ends_earlier(&sim->end[next], &last))
             break;
         sim->end[at] = sim->end[next];
         at = next;
@@ -364,7 +366,7 @@ static void backtest_end_pod(struct backtest_sim *sim, uint32_t pod)
 {
     char uid[PAST_UID_BYTES];
 
-    must(pod < sim->past->pods);
+    must(pod < sim->past->n_pods);
     past_uid(pod, uid);
     const struct command release = {
         .kind = COMMAND_RELEASE, .at_ms = 1, .uid = uid, .why = "ended"};
@@ -376,9 +378,9 @@ static void backtest_end_pod(struct backtest_sim *sim, uint32_t pod)
 /* Adopts the pod with the annotation that its recorded place yields. */
 static void backtest_observe(struct backtest_sim *sim, uint32_t pod)
 {
-    const struct past_pod *of = &sim->past->pod[pod];
-    const struct allocation_facts *facts = of->facts;
-    struct pod_share *line = arena_array(&sim->arena, facts->shares, sizeof *line);
+    const struct past_pod *recorded = &sim->past->pod[pod];
+    const struct allocation_facts *facts = recorded->facts;
+    struct pod_share *line = arena_array(&sim->arena, facts->n_shares, sizeof *line);
     struct pod_container container = {.name = "unplaced"};
     char uid[PAST_UID_BYTES];
 
@@ -390,21 +392,21 @@ static void backtest_observe(struct backtest_sim *sim, uint32_t pod)
         .node = facts->node->text,
         .phase = POD_RUNNING,
         .whole_gpus = facts->held_gpus,
-        .annotation = facts->shares > 0 && !facts->presumed ? NOTE_OK : NOTE_NONE,
-        .shares = facts->shares,
+        .annotation = facts->n_shares > 0 && !facts->presumed ? NOTE_OK : NOTE_NONE,
+        .n_shares = facts->n_shares,
         .share = line,
     };
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         line[i] = (struct pod_share){facts->share[i].container,
                                      facts->share[i].gpu->text,
                                      gpu_id_index(atom_text(facts->share[i].gpu)),
                                      facts->share[i].milli,
                                      facts->share[i].mib,
                                      facts->share[i].asked};
-    if (of->shape == UINT32_MAX && facts->unplaced_milli > 0) {
+    if (recorded->shape == UINT32_MAX && facts->unplaced_milli > 0) {
         container.amount = arena_printf(&sim->arena, "%u", facts->unplaced_milli);
         adopted.ours = true;
-        adopted.containers = 1;
+        adopted.n_containers = 1;
         adopted.container = &container;
     }
     const struct command command = {
@@ -415,7 +417,8 @@ static void backtest_observe(struct backtest_sim *sim, uint32_t pod)
         .name = facts->name,
         .node = adopted.node,
         .pod = &adopted,
-        .request = of->shape != UINT32_MAX ? &sim->past->world.shape[of->shape].request : NULL,
+        .request =
+            recorded->shape != UINT32_MAX ? &sim->past->world.shape[recorded->shape].request : NULL,
     };
     backtest_do(sim, &command);
     sim->nodes_changed = true; /* the pod possibly made its node */
@@ -428,12 +431,12 @@ static uint32_t backtest_standing(const struct backtest_sim *sim, const char *na
     const struct node *node = ledger_node(sim->ledger, text_of(name));
     uint32_t count = 0;
 
-    for (size_t i = 0; node != NULL && !node->gone && i < sim->ends; i++) {
+    for (size_t i = 0; node != NULL && !node->gone && i < sim->n_ends; i++) {
         char uid[PAST_UID_BYTES];
         past_uid(sim->end[i].pod, uid);
         count += node_allocation(node, text_of(uid)) != NULL;
     }
-    must(node == NULL || count <= node->allocations);
+    must(node == NULL || count <= node->n_allocations);
     return count;
 }
 
@@ -484,10 +487,10 @@ static void backtest_take(struct backtest_sim *sim, const struct past_event *eve
 static int64_t backtest_next(const struct backtest_sim *sim)
 {
     const struct past *past = sim->past;
-    int64_t next = sim->ends > 0 ? sim->end[0].at_ms : INT64_MAX;
+    int64_t next = sim->n_ends > 0 ? sim->end[0].at_ms : INT64_MAX;
 
-    must(sim->events <= past->events);
-    if (sim->events < past->events && past->event[sim->events].at_ms < next)
+    must(sim->events <= past->n_events);
+    if (sim->events < past->n_events && past->event[sim->events].at_ms < next)
         next = past->event[sim->events].at_ms;
     /* Changes of rules have no effect without waiting or arriving pods. */
     if (sim->rules_at_ms < next && (sim->waiting > 0 || next != INT64_MAX))
@@ -503,9 +506,9 @@ static void backtest_play(struct backtest_sim *sim)
         backtest_measure(&sim->meter, next, sim->result);
         if (next >= sim->rules_at_ms)
             backtest_change_rules(sim, next);
-        while (sim->ends > 0 && sim->end[0].at_ms == next)
+        while (sim->n_ends > 0 && sim->end[0].at_ms == next)
             backtest_end_pod(sim, backtest_pop_end(sim));
-        while (sim->events < past->events && past->event[sim->events].at_ms == next)
+        while (sim->events < past->n_events && past->event[sim->events].at_ms == next)
             backtest_take(sim, &past->event[sim->events++]);
         backtest_retry(sim);
     }
@@ -551,7 +554,7 @@ void backtest_count(const struct past *past, uint32_t pod, int64_t placed_ms,
 
 static void backtest_result_init(const struct past *past, struct backtest_result *out)
 {
-    *out = (struct backtest_result){.wait = xcalloc(past->pods, sizeof *out->wait)};
+    *out = (struct backtest_result){.wait = xcalloc(past->n_pods, sizeof *out->wait)};
     arena_init(&out->arena);
 }
 
@@ -564,7 +567,7 @@ int backtest_run(const struct past *past, const struct policy_choice *policy,
     backtest_result_init(past, out);
     out->policy = policy;
     if (options->placements)
-        out->placement = arena_array(&out->arena, past->pods, sizeof *out->placement);
+        out->placement = arena_array(&out->arena, past->n_pods, sizeof *out->placement);
     const int status = backtest_start(&sim, workload, err);
     if (status == 0)
         backtest_play(&sim);
@@ -600,7 +603,7 @@ static size_t backtest_add_steps(const struct past *past, struct backtest_step *
 {
     size_t steps = 0;
 
-    for (uint32_t i = 0; i < past->pods; i++) {
+    for (uint32_t i = 0; i < past->n_pods; i++) {
         const struct past_pod *pod = &past->pod[i];
         if (pod->began_ms > past->to_ms)
             continue;
@@ -616,7 +619,7 @@ static size_t backtest_add_steps(const struct past *past, struct backtest_step *
 
 void backtest_record(const struct past *past, struct backtest_result *out)
 {
-    struct backtest_step *step = xcalloc(2 * (size_t)past->pods + 1, sizeof *step);
+    struct backtest_step *step = xcalloc(2 * (size_t)past->n_pods + 1, sizeof *step);
     const size_t steps = backtest_add_steps(past, step);
     struct backtest_meter meter = {.now_ms = past->from_ms, .capacity_milli = past->capacity_milli};
     uint32_t events = 0;
@@ -625,7 +628,7 @@ void backtest_record(const struct past *past, struct backtest_result *out)
     out->recorded = true;
     for (size_t i = 0; i <= steps; i++) {
         const int64_t at_ms = i < steps ? step[i].at_ms : past->to_ms;
-        for (; events < past->events && past->event[events].at_ms <= at_ms; events++) {
+        for (; events < past->n_events && past->event[events].at_ms <= at_ms; events++) {
             const struct past_event *event = &past->event[events];
             if (event->kind != PAST_NODE && event->kind != PAST_NODE_GONE)
                 continue;
@@ -635,7 +638,7 @@ void backtest_record(const struct past *past, struct backtest_result *out)
         backtest_measure(&meter, at_ms, out);
         meter.granted_milli += i < steps ? (uint64_t)step[i].granted_milli : 0;
     }
-    for (uint32_t i = past->held; i < past->pods; i++) {
+    for (uint32_t i = past->held; i < past->n_pods; i++) {
         const int64_t began_ms = past->pod[i].began_ms;
         if (past->pod[i].role == PAST_ARRIVED)
             backtest_count(past, i, began_ms <= past->to_ms ? began_ms : INT64_MAX, out);

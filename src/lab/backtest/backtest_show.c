@@ -109,7 +109,7 @@ static void backtest_set_counts(struct arena *arena, struct document *item,
     uint64_t no_more = 0;
     uint64_t longer = 0;
 
-    for (uint32_t i = past->held; i < past->pods; i++) {
+    for (uint32_t i = past->held; i < past->n_pods; i++) {
         if (past->pod[i].role != PAST_ARRIVED)
             continue;
         const int64_t by = backtest_differs(report, result, i);
@@ -140,9 +140,9 @@ static uint32_t backtest_find_differences(const struct backtest_report *report,
     const struct past *past = report->past;
     uint32_t count = 0;
 
-    for (uint32_t i = past->held; i < past->pods; i++) {
+    for (uint32_t i = past->held; i < past->n_pods; i++) {
         int64_t most = 0;
-        for (size_t r = 1; r < report->results && past->pod[i].role == PAST_ARRIVED; r++) {
+        for (size_t r = 1; r < report->n_results && past->pod[i].role == PAST_ARRIVED; r++) {
             const int64_t by = backtest_differs(report, &report->result[r], i);
             most = by > most ? by : -by > most ? -by : most;
         }
@@ -166,7 +166,7 @@ static struct document *backtest_pod(struct arena *arena, const struct backtest_
     backtest_time(report->past->pod[pod].arrived_ms, arrived);
     document_set_str(arena, item, "pod", report->past->pod[pod].name);
     document_set_str(arena, item, "arrived", arena_copy(arena, text_of(arrived)));
-    for (size_t r = 0; r < report->results; r++) {
+    for (size_t r = 0; r < report->n_results; r++) {
         struct document *wait = document_new(arena, DOCUMENT_OBJECT);
         document_set_str(arena, wait, "policy", backtest_name(&report->result[r]));
         /* Without the member if the pod was never placed. */
@@ -181,7 +181,7 @@ static struct document *backtest_pod(struct arena *arena, const struct backtest_
 static void backtest_set_pods(struct arena *arena, struct document *answer,
                               const struct backtest_report *report)
 {
-    struct backtest_difference *all = xcalloc(report->past->pods, sizeof *all);
+    struct backtest_difference *all = xcalloc(report->past->n_pods, sizeof *all);
     struct document *list = document_new(arena, DOCUMENT_ARRAY);
     const uint32_t count = backtest_find_differences(report, all);
 
@@ -232,9 +232,9 @@ static struct document *backtest_document(struct arena *arena, const struct back
     char from[TIME_TEXT_BYTES];
     char to[TIME_TEXT_BYTES];
 
-    must(report->results > 1 && report->result[0].recorded);
+    must(report->n_results > 1 && report->result[0].recorded);
     document_set_str(arena, target, "source", report->options->learn ? "learned" : "arrivals");
-    simulate_set_int(arena, target, "shapes", report->workload->classes);
+    simulate_set_int(arena, target, "shapes", report->workload->n_classes);
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
     backtest_time(past->from_ms, from);
     backtest_time(past->to_ms, to);
@@ -248,7 +248,7 @@ static struct document *backtest_document(struct arena *arena, const struct back
     simulate_set_int(arena, answer, "neverRan", past->dropped);
     simulate_set_int(arena, answer, "unknownArrivals", past->unknown_arrivals);
     simulate_set_int(arena, answer, "unknownEnds", past->unknown_ends);
-    for (size_t i = 0; i < report->results; i++)
+    for (size_t i = 0; i < report->n_results; i++)
         document_append(items, backtest_item(arena, report, &report->result[i]));
     document_set(arena, answer, TEXT("items"), items);
     backtest_set_pods(arena, answer, report);
@@ -280,7 +280,7 @@ static void backtest_add_wait(struct table *table, int64_t seconds)
 
 static void backtest_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(backtest_columns));
+    must(table->n_columns == ARRAY_LEN(backtest_columns));
     table_text(table, document_shown(item, "policy"));
     table_number(table, document_int(item, "atOnce"));
     table_number(table, document_int(item, "waited"));
@@ -300,7 +300,7 @@ static void backtest_item_name(struct strbuf *out, const struct document *item)
 
 static void backtest_pod_row(struct table *table, const struct document *item)
 {
-    must(table->columns == 2 + document_get(item, "waits")->count);
+    must(table->n_columns == 2 + document_get(item, "waits")->count);
     table_text(table, document_shown(item, "pod"));
     table_text(table, document_shown(item, "arrived"));
     document_each (wait, document_get(item, "waits")) {
@@ -330,14 +330,14 @@ static int backtest_show_pods(struct ctl *ctl, const struct document *answer,
     struct table_column columns[2 + 1 + POLICY_CHOICES_MAX] = {{"POD", 0},
                                                                {"ARRIVED", COLUMN_WIDE}};
     const struct list_view view = {
-        columns, 2 + report->results, backtest_pod_row, backtest_item_name, "",
+        columns, 2 + report->n_results, backtest_pod_row, backtest_item_name, "",
     };
     const struct document *rows = document_get(answer, "pods");
 
-    must(report->results <= 1 + POLICY_CHOICES_MAX);
+    must(report->n_results <= 1 + POLICY_CHOICES_MAX);
     if (rows->count == 0)
         return CTL_FINE;
-    for (size_t r = 0; r < report->results; r++)
+    for (size_t r = 0; r < report->n_results; r++)
         columns[2 + r] =
             (struct table_column){backtest_heading(&ctl->arena, &report->result[r]), COLUMN_RIGHT};
     (void)fputs("\n", ctl->screen.out);
@@ -363,7 +363,7 @@ static void backtest_put_head(const struct ctl *ctl, const struct backtest_repor
     char to[TIME_TEXT_BYTES];
     char length[AGE_BYTES];
 
-    must(report->results > 1);
+    must(report->n_results > 1);
     backtest_time(past->from_ms, from);
     backtest_time(past->to_ms, to);
     age_format(past->to_ms - past->from_ms, length);
@@ -375,8 +375,9 @@ static void backtest_put_head(const struct ctl *ctl, const struct backtest_repor
                   past->adopted);
     if (past->dropped > 0)
         (void)fprintf(out, ", %" PRIu32 " that never ran", past->dropped);
-    (void)fprintf(out, "\ntarget workload: %" PRIu32 " %s", report->workload->classes,
-                  report->workload->classes == 1 ? "shape of these pods" : "shapes of these pods");
+    (void)fprintf(out, "\ntarget workload: %" PRIu32 " %s", report->workload->n_classes,
+                  report->workload->n_classes == 1 ? "shape of these pods"
+                                                   : "shapes of these pods");
     if (report->dropped > 0)
         (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
     if (report->options->learn)
@@ -486,16 +487,16 @@ void backtest_write_waits(FILE *out, const struct backtest_report *report)
     const struct past *past = report->past;
     char arrived[TIME_TEXT_BYTES];
 
-    must(report->results > 1);
+    must(report->n_results > 1);
     (void)fputs("pod,arrived", out);
-    for (size_t r = 0; r < report->results; r++)
+    for (size_t r = 0; r < report->n_results; r++)
         (void)fprintf(out, ",%s_wait_ms", backtest_name(&report->result[r]));
-    for (uint32_t i = past->held; i < past->pods; i++) {
+    for (uint32_t i = past->held; i < past->n_pods; i++) {
         if (past->pod[i].role != PAST_ARRIVED)
             continue;
         time_format(past->pod[i].arrived_ms, arrived);
         (void)fprintf(out, "\n%s,%s", past->pod[i].name, arrived);
-        for (size_t r = 0; r < report->results; r++) {
+        for (size_t r = 0; r < report->n_results; r++) {
             const int64_t wait = report->result[r].wait[i];
             if (wait < 0)
                 (void)fputc(',', out);
@@ -510,7 +511,7 @@ void backtest_write_placements(FILE *out, const struct past *past,
                                const struct backtest_result *result)
 {
     must(result->placement != NULL);
-    for (uint32_t i = past->held; i < past->pods; i++) {
+    for (uint32_t i = past->held; i < past->n_pods; i++) {
         const struct backtest_placement *place = &result->placement[i];
         if (past->pod[i].role == PAST_ARRIVED)
             (void)fprintf(out, "%s,%s,%s\n", past->pod[i].name,

@@ -123,12 +123,12 @@ int past_read_node(struct past *past, const struct document *state, struct node_
         (enum inventory_problem)past_word(&fields, "problem", past_problem_name, PROBLEM_LIMIT + 1);
     out->since_ms = past_number(&fields, "since_ms", INT64_MIN, INT64_MAX);
     document_each (item, gpus)
-        past_read_gpu(&fields, item, &gpu[out->gpus++]);
+        past_read_gpu(&fields, item, &gpu[out->n_gpus++]);
     document_each (item, owned) {
         if (item->kind != DOCUMENT_STRING || document_has_nul(item))
             fields.wrong = "claims";
         else
-            id[out->owned_ids++] = names_intern(past->names, item->text);
+            id[out->n_owned_ids++] = names_intern(past->names, item->text);
     }
     if (out->name->len == 0 || out->name->len > NAME_BYTES_MAX)
         fields.wrong = "name";
@@ -139,8 +139,8 @@ uint64_t past_capacity(const struct node_build *node)
 {
     uint64_t milli = 0;
 
-    must(node->gpus == 0 || node->gpu != NULL);
-    for (uint32_t i = 0; i < node->gpus && !node->gone; i++)
+    must(node->n_gpus == 0 || node->gpu != NULL);
+    for (uint32_t i = 0; i < node->n_gpus && !node->gone; i++)
         if ((node->gpu[i].flags & GPU_ABSENT) == 0)
             milli += node->gpu[i].milli;
     return milli;
@@ -153,7 +153,7 @@ static void past_show_gpu(struct past *past, const struct node_build *node, cons
     bool taken = false;
 
     must(gpu->milli > 0);
-    for (uint32_t i = 0; i < before->gpus; i++)
+    for (uint32_t i = 0; i < before->n_gpus; i++)
         taken |= before->gpu[i].index == gpu->index;
     *out = (struct gpu_facts){
         .id = gpu->id->text,
@@ -171,12 +171,12 @@ static void past_show_gpu(struct past *past, const struct node_build *node, cons
 
 static bool past_shows(const struct inventory *inventory, const struct gpu *gpu)
 {
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         if (text_is(atom_text(gpu->id), inventory->gpu[i].id) ||
             (inventory->gpu[i].alias != NULL &&
              text_is(atom_text(gpu->id), inventory->gpu[i].alias)))
             return true;
-    must(inventory->gpus < GPUS_PER_NODE_MAX);
+    must(inventory->n_gpus < GPUS_PER_NODE_MAX);
     return false;
 }
 
@@ -192,19 +192,19 @@ const struct inventory *past_inventory(struct past *past, const struct node_buil
                               .uid = node->uid->text,
                               .source = node->source,
                               .problem = node->problem,
-                              .gpu = arena_array(&past->arena, node->gpus, sizeof *out->gpu)};
-    for (uint32_t i = 0; i < node->gpus && out->gpus < GPUS_PER_NODE_MAX; i++) {
+                              .gpu = arena_array(&past->arena, node->n_gpus, sizeof *out->gpu)};
+    for (uint32_t i = 0; i < node->n_gpus && out->n_gpus < GPUS_PER_NODE_MAX; i++) {
         const struct gpu *gpu = &node->gpu[i];
         if ((gpu->flags & GPU_ABSENT) != 0 || past_shows(out, gpu))
             continue;
         if (node->problem != PROBLEM_NONE) {
             out->silent = true;
         } else {
-            past_show_gpu(past, node, gpu, out, &out->gpu[out->gpus]);
-            out->gpus++;
+            past_show_gpu(past, node, gpu, out, &out->gpu[out->n_gpus]);
+            out->n_gpus++;
         }
     }
-    must(out->problem == PROBLEM_NONE || out->gpus == 0);
+    must(out->problem == PROBLEM_NONE || out->n_gpus == 0);
     return out;
 }
 
@@ -273,7 +273,7 @@ int past_read_allocation(struct past *past, const struct document *state,
         fields.wrong = "node";
     for (const struct document *item = count > PARTS_MAX || shares == NULL ? NULL : shares->first;
          item != NULL; item = item->next)
-        past_read_share(&fields, item, &share[out->shares++]);
+        past_read_share(&fields, item, &share[out->n_shares++]);
     if (fields.wrong == NULL)
         fields.wrong = allocation_fault(out);
     return fields.wrong != NULL ? past_wrong(&fields, "allocation of pod", err) : 0;
@@ -297,10 +297,10 @@ static bool past_read_want(struct past_fields *command, const struct document *s
 /* True if the next want keeps the order of containers: those of the app come last, each once. */
 static bool past_follows(const struct request *request)
 {
-    const struct want *next = &request->want[request->wants];
+    const struct want *next = &request->want[request->n_wants];
 
     must(next->parts > 0);
-    for (uint32_t i = 0; i < request->wants; i++)
+    for (uint32_t i = 0; i < request->n_wants; i++)
         if (strcmp(request->want[i].container, next->container) == 0 ||
             (request->want[i].kind == CONTAINER_APP && next->kind != CONTAINER_APP))
             return false;
@@ -322,14 +322,14 @@ bool past_read_request(struct past *past, const struct document *command,
     out->want = arena_array(&past->arena, wants->count, sizeof *out->want);
     out->model = arena_array(&past->arena, models != NULL ? models->count : 0, sizeof *out->model);
     document_each (item, wants) {
-        if (!past_read_want(&fields, item, &out->want[out->wants]) || !past_follows(out))
+        if (!past_read_want(&fields, item, &out->want[out->n_wants]) || !past_follows(out))
             return false;
-        parts += out->want[out->wants++].parts;
+        parts += out->want[out->n_wants++].parts;
     }
     document_each (item, models) {
         if (item->kind != DOCUMENT_STRING || document_has_nul(item))
             return false;
-        out->model[out->models++] = arena_copy(&past->arena, item->text);
+        out->model[out->n_models++] = arena_copy(&past->arena, item->text);
     }
     out->memory_mib = (uint32_t)past_number(&fields, "memory_mib", 0, UINT32_MAX);
     return fields.wrong == NULL && parts <= PARTS_MAX && request_asks(out);
@@ -341,7 +341,7 @@ uint32_t past_milli(const struct allocation *allocation)
                                ? allocation->facts.held_gpus
                                : GPUS_PER_NODE_MAX;
 
-    must(allocation->charges <= PARTS_MAX);
+    must(allocation->n_charges <= PARTS_MAX);
     return whole * GPU_MILLI + allocation_milli(allocation);
 }
 
@@ -359,20 +359,20 @@ static int past_restore_node(struct ledger *ledger, const struct node_build *nod
     struct arena arena;
 
     arena_init(&arena);
-    struct gpu *gpu = arena_array(&arena, node->gpus, sizeof *gpu);
-    const struct atom **id = arena_array(&arena, node->owned_ids, sizeof(struct atom *));
+    struct gpu *gpu = arena_array(&arena, node->n_gpus, sizeof *gpu);
+    const struct atom **id = arena_array(&arena, node->n_owned_ids, sizeof(struct atom *));
     build.name = past_again(names, node->name);
     build.uid = past_again(names, node->uid);
     build.problem_text = past_again(names, node->problem_text);
     build.gpu = gpu;
     build.owned_id = id;
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         gpu[i] = node->gpu[i];
         gpu[i].id = past_again(names, gpu[i].id);
         gpu[i].alias = past_again(names, gpu[i].alias);
         gpu[i].model = past_again(names, gpu[i].model);
     }
-    for (uint32_t i = 0; i < node->owned_ids; i++)
+    for (uint32_t i = 0; i < node->n_owned_ids; i++)
         id[i] = past_again(names, node->owned_id[i]);
     const int status = ledger_restore_node(ledger, &build, err);
     arena_done(&arena);
@@ -394,8 +394,8 @@ static int past_restore_pod(const struct past *past, struct ledger *ledger, uint
 
     must(past->pod[pod].role == PAST_HELD);
     arena_init(&arena);
-    struct share *share = arena_array(&arena, facts.shares, sizeof *share);
-    for (uint32_t i = 0; i < facts.shares; i++) {
+    struct share *share = arena_array(&arena, facts.n_shares, sizeof *share);
+    for (uint32_t i = 0; i < facts.n_shares; i++) {
         share[i] = facts.share[i];
         share[i].gpu = past_again(names, share[i].gpu);
     }
@@ -413,7 +413,7 @@ int past_restore(const struct past *past, struct ledger *ledger, struct err *err
 {
     int status = 0;
 
-    for (uint32_t i = 0; status == 0 && i < past->nodes; i++)
+    for (uint32_t i = 0; status == 0 && i < past->n_nodes; i++)
         status = past_restore_node(ledger, &past->node[i], err);
     for (uint32_t i = 0; status == 0 && i < past->held; i++)
         status = past_restore_pod(past, ledger, i, err);

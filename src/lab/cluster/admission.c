@@ -299,24 +299,24 @@ static bool limit_broken(const struct limited *what, const struct document *boun
 {
     const char *resource = bound->key.at;
     const int64_t value = admission_amount(bound, resource);
-    const struct amount *of[] = {amounts_find(what->requests, resource),
-                                 amounts_find(what->limits, resource)};
+    const struct amount *amount[] = {amounts_find(what->requests, resource),
+                                     amounts_find(what->limits, resource)};
     static const char *const word[] = {"request", "limit"};
     const size_t needed = least ? 0 : 1; /* index of the amount that must be present */
 
     must(field_is_named(bound));
     strbuf_printf(out, "%s %s usage per %s is %s", least ? "minimum" : "maximum", resource,
                   what->type, bound->text.at);
-    if (of[needed] == NULL) {
+    if (amount[needed] == NULL) {
         strbuf_printf(out, ".  No %s is specified", word[needed]);
         return true;
     }
-    for (size_t i = 0; i < ARRAY_LEN(of); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(amount); i++) {
         const size_t at = least ? i : 1 - i; /* the needed one comes first, as in LimitRanger */
-        if (of[at] == NULL || (least ? of[at]->value >= value : of[at]->value <= value))
+        if (amount[at] == NULL || (least ? amount[at]->value >= value : amount[at]->value <= value))
             continue;
         strbuf_printf(out, ", but %s is ", word[at]);
-        put_amount(out, resource, of[at]->value);
+        put_amount(out, resource, amount[at]->value);
         return true;
     }
     strbuf_reset(out);
@@ -429,7 +429,7 @@ struct quota {
     const char *namespace;
     const char *name;
     bool scoped; /* has scopes, which are not supported */
-    uint32_t lines;
+    uint32_t n_lines;
     struct quota_line *line;
     struct quota *next;
 };
@@ -480,7 +480,7 @@ static int quota_read(struct admission *admission, const struct document *object
             quantity_ceil(amount->text, 3, &ignored) == QUANTITY_SYNTAX)
             return err_set(err, ERR_INVALID, "spec.hard[%s]: expected a quantity",
                            field_key(amount, shown));
-        struct quota_line *line = &out->line[out->lines++];
+        struct quota_line *line = &out->line[out->n_lines++];
         *line = (struct quota_line){.key = amount->key.at, .what = QUOTA_OTHER};
         quota_classify(line);
         line->hard = admission_amount(amount, line->resource);
@@ -488,7 +488,7 @@ static int quota_read(struct admission *admission, const struct document *object
     const struct document *scopes = document_at(object, "spec.scopes");
     out->scoped =
         (scopes != NULL && scopes->count > 0) || document_at(object, "spec.scopeSelector") != NULL;
-    must(hard == NULL || out->lines <= hard->count);
+    must(hard == NULL || out->n_lines <= hard->count);
     return 0;
 }
 
@@ -527,7 +527,7 @@ static int64_t usage_of(const struct pod_usage *usage, const struct quota_line *
 static bool quota_misses(const struct quota *quota, const struct document *pod, struct strbuf *out)
 {
     must(out->len == 0);
-    for (uint32_t i = 0; i < quota->lines; i++) {
+    for (uint32_t i = 0; i < quota->n_lines; i++) {
         const struct quota_line *line = &quota->line[i];
         const char *list = line->what == QUOTA_LIMITS ? "limits" : "requests";
         for (size_t k = 0; line->demanded && k < ARRAY_LEN(container_lists); k++)
@@ -555,8 +555,8 @@ static void put_exceeded(const struct quota *quota, const struct pod_usage *usag
     const char *between = "";
 
     strbuf_printf(out, ", %s: ", title);
-    must(quota->lines > 0);
-    for (uint32_t i = 0; i < quota->lines; i++) {
+    must(quota->n_lines > 0);
+    for (uint32_t i = 0; i < quota->n_lines; i++) {
         const struct quota_line *line = &quota->line[i];
         const int64_t more = usage_of(usage, line);
         if (!is_exceeded(line, more))
@@ -576,7 +576,7 @@ static bool quota_is_exceeded(const struct quota *quota, const struct pod_usage 
     bool exceeded = false;
 
     must(out->len == 0);
-    for (uint32_t i = 0; i < quota->lines; i++)
+    for (uint32_t i = 0; i < quota->n_lines; i++)
         exceeded |= is_exceeded(&quota->line[i], usage_of(usage, &quota->line[i]));
     if (!exceeded)
         return false;
@@ -605,7 +605,7 @@ void admission_count(struct admission *admission, const struct document *pod)
         return;
     pod_usage(&arena, pod, &usage);
     for (struct quota *at = admission->quota; at != NULL; at = at->next)
-        for (uint32_t i = 0; counts_for(at, pod) && i < at->lines; i++)
+        for (uint32_t i = 0; counts_for(at, pod) && i < at->n_lines; i++)
             at->line[i].used = admission_sum(at->line[i].used, usage_of(&usage, &at->line[i]));
 }
 
@@ -715,7 +715,7 @@ static void quota_say(const struct quota *quota, bool counts, FILE *out)
             !counts ? "asked is how many pods fit, not how many may be made" : "it has scopes");
         return;
     }
-    for (uint32_t i = 0; i < quota->lines; i++)
+    for (uint32_t i = 0; i < quota->n_lines; i++)
         if (quota->line[i].what == QUOTA_OTHER)
             (void)fprintf(out, "not considered: ResourceQuota %s/%s: %s%s%s\n", quota->namespace,
                           quota->name, quota->line[i].key,

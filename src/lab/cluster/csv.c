@@ -25,7 +25,7 @@ int csv_wrong(const struct csv *csv, size_t field, struct err *err, const char *
     char what[ERR_TEXT_MAX];
     va_list arguments;
 
-    must(field < csv->fields);
+    must(field < csv->n_fields);
     va_start(arguments, fmt);
     (void)vsnprintf(what, sizeof what, fmt, arguments); /* truncated if too long */
     va_end(arguments);
@@ -127,9 +127,9 @@ static int csv_quoted_field(struct csv *csv, struct csv_field *out, struct err *
 
 static int csv_read_field(struct csv *csv, struct err *err)
 {
-    if (csv->fields == CSV_FIELDS_MAX)
+    if (csv->n_fields == CSV_FIELDS_MAX)
         return csv_wrong_at(csv, csv->at, err, "more than 64 fields in a line");
-    struct csv_field *field = &csv->field[csv->fields];
+    struct csv_field *field = &csv->field[csv->n_fields];
     static_assert(CSV_FIELDS_MAX == 64 && CSV_FIELD_BYTES_MAX == 4096, "as the texts say");
 
     field->line = csv->line;
@@ -139,15 +139,15 @@ static int csv_read_field(struct csv *csv, struct err *err)
         quoted ? csv_quoted_field(csv, field, err) : csv_plain_field(csv, field, err);
     if (status < 0)
         return status;
-    csv->fields++;
+    csv->n_fields++;
     if (field->text.len > CSV_FIELD_BYTES_MAX)
-        return csv_wrong(csv, csv->fields - 1, err, "a field of more than 4096 bytes");
+        return csv_wrong(csv, csv->n_fields - 1, err, "a field of more than 4096 bytes");
     return 0;
 }
 
 static int csv_record(struct csv *csv, struct err *err)
 {
-    csv->fields = 0;
+    csv->n_fields = 0;
     for (;;) {
         if (csv_read_field(csv, err) < 0)
             return err_same(err);
@@ -177,9 +177,9 @@ int csv_next(struct csv *csv, struct err *err)
     if (csv_is_at_end(csv))
         return 0;
     const int status = csv_record(csv, err);
-    if (status > 0 && csv->fields != csv->columns)
-        return csv_wrong(csv, csv->fields - 1, err, "%zu fields, but the header has %zu",
-                         csv->fields, csv->columns);
+    if (status > 0 && csv->n_fields != csv->columns)
+        return csv_wrong(csv, csv->n_fields - 1, err, "%zu fields, but the header has %zu",
+                         csv->n_fields, csv->columns);
     return status;
 }
 
@@ -228,7 +228,7 @@ int csv_header(struct csv *csv, const char *const *name, size_t names, size_t *a
     }
     if (csv_record(csv, err) < 0)
         return err_same(err);
-    csv->columns = csv->fields;
+    csv->columns = csv->n_fields;
     for (size_t i = 0; i < names; i++)
         if (csv_find_column(csv, name[i], &at[i], err) < 0)
             return csv_add_columns(name, names, err);
@@ -258,7 +258,7 @@ int csv_number(const struct csv *csv, size_t field, const struct csv_range *rang
     char shown[CSV_SHOWN_MAX];
     uint64_t number = 0;
 
-    must(field < csv->fields);
+    must(field < csv->n_fields);
     must(range->least <= range->most);
     if (csv_digits(csv->field[field].text, &number) && number >= range->least &&
         number <= range->most) {

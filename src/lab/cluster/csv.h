@@ -34,7 +34,7 @@ struct csv {
     char *line_start; /* beginning of the line that contains at */
     uint32_t line;    /* line number of at, from 1 */
     size_t columns;   /* number in the header; 0 until it is read */
-    size_t fields;    /* number in the present record */
+    size_t n_fields;  /* number in the present record */
     struct csv_field field[CSV_FIELDS_MAX];
 };
 

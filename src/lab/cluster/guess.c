@@ -474,7 +474,7 @@ static bool asks_extended(const struct document *value)
 }
 
 /* True for kinds whose templates are only used by other objects. */
-static bool makes_none(const char *kind)
+static bool makes_no_pods(const char *kind)
 {
     static const char *const kinds[] = {
         "PodTemplate",      "ControllerRevision",      "CustomResourceDefinition",
@@ -496,7 +496,7 @@ int guess_parts(struct arena *arena, const struct document *object, guess_take *
 
     must(object->kind == DOCUMENT_OBJECT);
     *out_parts = 0;
-    if (makes_none(document_str(object, "kind")) || !asks_extended(object))
+    if (makes_no_pods(document_str(object, "kind")) || !asks_extended(object))
         return 0;
     const int status = guess_walk(&guess, &root, err);
     *out_parts = guess.parts;

@@ -124,12 +124,12 @@ static void take_terms(struct arena *arena, const struct document *terms, struct
 {
     struct node_term *term = arena_array(arena, terms->count, sizeof *term);
 
-    must(out->terms == 0);
+    must(out->n_terms == 0);
     document_each (each, terms) {
-        struct node_term *next = &term[out->terms++];
+        struct node_term *next = &term[out->n_terms++];
         next->expression =
-            fit_rules(arena, document_get(each, "matchExpressions"), &next->expressions);
-        next->field = fit_rules(arena, document_get(each, "matchFields"), &next->fields);
+            fit_rules(arena, document_get(each, "matchExpressions"), &next->n_expressions);
+        next->field = fit_rules(arena, document_get(each, "matchFields"), &next->n_fields);
     }
     out->affine = true;
     out->term = term;
@@ -141,7 +141,7 @@ static int selector_read(struct arena *arena, const struct document *pod, struct
     const struct document *selector;
     char path[FIELD_PATH_BYTES];
 
-    must(out->selectors == 0);
+    must(out->n_selectors == 0);
     if (field_member(pod, "spec.nodeSelector", DOCUMENT_OBJECT, &selector, err) < 0)
         return err_same(err);
     struct label *label = arena_array(arena, selector != NULL ? selector->count : 0, sizeof *label);
@@ -150,7 +150,7 @@ static int selector_read(struct arena *arena, const struct document *pod, struct
         FIELD_PATH(path, "spec.nodeSelector[\"%s\"]", field_key(wanted, key));
         if (field_expect(wanted, DOCUMENT_STRING, path, err) < 0)
             return err_same(err);
-        label[out->selectors++] = (struct label){arena_copy(arena, wanted->key), wanted->text.at};
+        label[out->n_selectors++] = (struct label){arena_copy(arena, wanted->key), wanted->text.at};
     }
     out->selector = label;
     return 0;
@@ -180,7 +180,7 @@ static int affinity_read(struct arena *arena, const struct document *pod, struct
             return err_same(err);
     }
     take_terms(arena, terms, out);
-    must(out->terms == index);
+    must(out->n_terms == index);
     return 0;
 }
 
@@ -286,12 +286,12 @@ static int tolerations_read(struct arena *arena, const struct document *pod,
         FIELD_PATH(path, "spec.tolerations[%u]", index++);
         if (toleration_check(toleration, path, err) < 0)
             return err_same(err);
-        to[out->tolerations++] = fit_toleration(toleration);
+        to[out->n_tolerations++] = fit_toleration(toleration);
     }
     must(index == count);
     for (size_t i = 0; i < ARRAY_LEN(given); i++)
         if (!has_own(tolerations, given[i]))
-            to[out->tolerations++] =
+            to[out->n_tolerations++] =
                 (struct toleration){given[i], "", TOLERATE_EXISTS, EFFECT_NO_EXECUTE};
     out->toleration = to;
     return 0;
@@ -300,7 +300,7 @@ static int tolerations_read(struct arena *arena, const struct document *pod,
 bool fit_avoids(const struct fit_pod *pod, const struct fit_node *node)
 {
     must(pod != NULL);
-    for (uint32_t i = 0; i < node->taints.taints; i++) {
+    for (uint32_t i = 0; i < node->taints.n_taints; i++) {
         const struct taint *taint = &node->taints.taint[i];
         if (taint->effect == EFFECT_PREFER_NO_SCHEDULE &&
             !node_demands_tolerate(&pod->demands, taint))
@@ -360,11 +360,12 @@ static void take_taints(struct arena *arena, const struct document *taints, stru
 {
     struct taint *to = arena_array(arena, taints != NULL ? taints->count : 0, sizeof *to);
 
-    must(out->taints == 0);
+    must(out->n_taints == 0);
     document_each (taint, taints)
-        to[out->taints++] = (struct taint){arena_copy(arena, text_of(document_str(taint, "key"))),
-                                           arena_copy(arena, text_of(document_str(taint, "value"))),
-                                           taint_effect_of(text_of(document_str(taint, "effect")))};
+        to[out->n_taints++] =
+            (struct taint){arena_copy(arena, text_of(document_str(taint, "key"))),
+                           arena_copy(arena, text_of(document_str(taint, "value"))),
+                           taint_effect_of(text_of(document_str(taint, "effect")))};
     out->taint = to;
 }
 
@@ -398,7 +399,7 @@ int fit_node_read(struct arena *arena, const struct document *node, struct fit_n
         field_member(node, "spec.taints", DOCUMENT_ARRAY, &taints, err) < 0 ||
         field_member(node, "status.allocatable", DOCUMENT_OBJECT, &allocatable, err) < 0 ||
         taints_check(taints, err) < 0 ||
-        amounts_read(arena, allocatable, "status.allocatable", &out->room, err) < 0)
+        amounts_read(arena, allocatable, "status.allocatable", &out->allocatable, err) < 0)
         return err_same(err);
     out->name = arena_copy(arena, text_of(name));
     out->taints.unschedulable = cordon != NULL && text_is(cordon->text, "true");
@@ -429,7 +430,7 @@ static void fit_lacks(struct strbuf *why, const char *what, const char *resource
 
 static bool has_left(const struct fit_node *node, const char *resource, int64_t wanted)
 {
-    const struct amount *room = amounts_find(node->room, resource);
+    const struct amount *room = amounts_find(node->allocatable, resource);
 
     must(wanted >= 0);
     if (room == NULL)

@@ -24,7 +24,7 @@ struct fit_node {
     const char *name;
     struct node_taints taints;
     const struct document *labels; /* NULL if none */
-    struct amount *room;           /* status.allocatable */
+    struct amount *allocatable;    /* status.allocatable */
     struct amount *used;           /* sum over the node's pods; "pods" is their number */
 };
 

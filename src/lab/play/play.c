@@ -528,7 +528,7 @@ static int read_manifests(struct play *play, struct manifest *out, struct err *e
     struct play_reading reading = {.play = play, .left_out = {.arena = &ctl->arena}};
     int status = 0;
 
-    must(ctl->options.arguments > 0);
+    must(ctl->options.n_arguments > 0);
     *out = (struct manifest){
         .arena = &ctl->arena,
         .namespace = namespace != NULL ? namespace : "default",
@@ -538,7 +538,7 @@ static int read_manifests(struct play *play, struct manifest *out, struct err *e
         .other = reading_other,
     };
     play->admission = (struct admission){.arena = &ctl->arena, .namespace = out->namespace};
-    for (size_t i = 0; i < ctl->options.arguments && status == 0; i++)
+    for (size_t i = 0; i < ctl->options.n_arguments && status == 0; i++)
         status = manifest_read(out, ctl->options.argument[i], err);
     if (status == 0)
         manifest_finish(out);
@@ -731,7 +731,7 @@ static int play_finish(struct play *play)
  * Reports the unsupported parts of objects, and rules that are not considered: once for each rule,
  * and only for pods that are played.
  */
-static void play_tell(struct play *play, const struct manifest *manifest)
+static void play_report_unsupported(struct play *play, const struct manifest *manifest)
 {
     struct rule_users users[UNCONSIDEREDS] = {{.count = 0}};
     struct err ignored;
@@ -794,7 +794,7 @@ static int play_all(struct play *play, struct err *err)
     play_check(play, &manifest);
     if (need_workload(&manifest, err) < 0)
         return err_same(err);
-    play_tell(play, &manifest);
+    play_report_unsupported(play, &manifest);
     for (const struct pod_maker *at = manifest.first; at != NULL; at = at->next)
         play_workload(play, at);
     return 0;
@@ -806,7 +806,7 @@ int command_play(struct ctl *ctl)
     struct play play = {.ctl = ctl, .results = document_new(&ctl->arena, DOCUMENT_ARRAY)};
     struct err err;
 
-    must(ctl->options.arguments > 0);
+    must(ctl->options.n_arguments > 0);
     arena_init(&play.arena);
     play_nodes_init(&play.nodes, &ctl->arena);
     const int status = play_all(&play, &err) < 0 ? ctl_fail(ctl, &err) : play_finish(&play);

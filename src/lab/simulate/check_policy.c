@@ -57,8 +57,8 @@ static struct document *policy_prices(struct arena *arena, const struct rulebook
     struct document *list = document_new(arena, DOCUMENT_ARRAY);
     const struct product *known;
 
-    must(book->prices <= PRICES_MAX);
-    for (uint32_t i = 0; i < book->prices; i++)
+    must(book->n_prices <= PRICES_MAX);
+    for (uint32_t i = 0; i < book->n_prices; i++)
         policy_add_price(arena, list, &book->price[i], "document");
     for (uint32_t i = 0; book->prices_by == PRICES_KNOWN && (known = product_at(i)) != NULL; i++) {
         const struct model_price price = {known->model, known->price};
@@ -73,15 +73,15 @@ static struct document *policy_shapes(struct arena *arena, const struct rulebook
 {
     struct document *list = document_new(arena, DOCUMENT_ARRAY);
 
-    must(book->shapes <= RULEBOOK_SHAPES_MAX);
-    for (uint32_t i = 0; i < book->shapes; i++) {
+    must(book->n_shapes <= RULEBOOK_SHAPES_MAX);
+    for (uint32_t i = 0; i < book->n_shapes; i++) {
         const struct workload_class *class = &book->shape[i].class;
         struct document *item = document_new(arena, DOCUMENT_OBJECT);
         policy_set_int(arena, item, "gpus", class->parts);
         policy_set_int(arena, item, "milli", class->milli);
-        if (class->models > 0)
+        if (class->n_models > 0)
             document_set(arena, item, TEXT("models"),
-                         policy_list(arena, (const char *const *)class->model, class->models));
+                         policy_list(arena, (const char *const *)class->model, class->n_models));
         if (class->host.cpu_milli > 0)
             policy_set_int(arena, item, "cpuMilli", class->host.cpu_milli);
         if (class->host.memory_mib > 0)
@@ -146,8 +146,8 @@ static struct document *policy_rules(const struct policy_check *check)
     const rule_set holding = rulebook_holding(check->book, check->at_ms);
     struct document *list = document_new(&check->ctl->arena, DOCUMENT_ARRAY);
 
-    must(check->book->rules <= RULES_MAX);
-    for (uint32_t i = 0; i < check->book->rules; i++)
+    must(check->book->n_rules <= RULES_MAX);
+    for (uint32_t i = 0; i < check->book->n_rules; i++)
         document_append(list, policy_rule(check, &check->book->rule[i], holding));
     return list;
 }
@@ -197,7 +197,7 @@ static const struct table_column price_columns[] = {
 
 static void policy_price_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(price_columns));
+    must(table->n_columns == ARRAY_LEN(price_columns));
     table_text(table, document_shown(item, "model"));
     table_number(table, document_int(item, "price"));
     table_text(table, document_shown(item, "source"));
@@ -221,7 +221,7 @@ static void policy_shape_row(struct table *table, const struct document *item)
 {
     CLEANUP(strbuf_done) struct strbuf models;
 
-    must(table->columns == ARRAY_LEN(expected_columns));
+    must(table->n_columns == ARRAY_LEN(expected_columns));
     strbuf_init(&models);
     document_each (model, document_get(item, "models"))
         strbuf_printf(&models, "%s%s", models.len > 0 ? ", " : "", model->shown);
@@ -243,7 +243,7 @@ static void policy_rule_row(struct table *table, const struct document *item)
     const bool holds = document_true(item, "holds");
     const char *changes = document_shown(item, "changesAt");
 
-    must(table->columns == ARRAY_LEN(rule_columns));
+    must(table->n_columns == ARRAY_LEN(rule_columns));
     table_number(table, document_int(item, "number"));
     table_text(table, document_shown(item, "name"));
     table_text(table, document_shown(item, "nodes"));
@@ -306,7 +306,7 @@ static int policy_show(struct ctl *ctl, const struct document *answer, const str
     static const struct list_view shapes = {expected_columns, ARRAY_LEN(expected_columns),
                                             policy_shape_row, NULL, ""};
 
-    must(book->rules <= RULES_MAX);
+    must(book->n_rules <= RULES_MAX);
     if (ctl_document(ctl, answer))
         return CTL_FINE;
     if (ctl->format == FORMAT_NAME) {
@@ -328,13 +328,13 @@ static int policy_show(struct ctl *ctl, const struct document *answer, const str
 static void policy_match_node(const struct rule *rule, const struct inventory *inventory,
                               struct names *names, struct rule_matches *out)
 {
-    const struct labels *labels = labels_new(inventory->label, inventory->labels, names);
+    const struct labels *labels = labels_new(inventory->label, inventory->n_labels, names);
     const struct atom *model[GPUS_PER_NODE_MAX];
 
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         model[i] = names_intern(names, text_of(inventory->gpu[i].model));
-    rule_match_node(rule, labels, model, inventory->gpus, out);
+    rule_match_node(rule, labels, model, inventory->n_gpus, out);
     labels_unref(labels);
 }
 
@@ -343,11 +343,11 @@ static void policy_match_world(const struct rulebook *book, const struct world *
 {
     struct names *names = names_new();
 
-    for (uint32_t at = 0; at < book->rules; at++) {
+    for (uint32_t at = 0; at < book->n_rules; at++) {
         CLEANUP(strbuf_done) struct strbuf lines;
         struct rule_matches matches = {0};
         strbuf_init(&lines);
-        for (uint32_t i = 0; i < world->nodes; i++)
+        for (uint32_t i = 0; i < world->n_nodes; i++)
             policy_match_node(&book->rule[at], world->node[i].inventory, names, &matches);
         rule_add_unmatched(&lines, book, &book->rule[at], &matches);
         if (lines.len > 0)
@@ -363,7 +363,7 @@ static int policy_match_cluster(const struct ctl *ctl, const struct rulebook *bo
     const char *file = ctl->options.given[OPTION_cluster];
     struct world world;
 
-    must(book->rules <= RULES_MAX);
+    must(book->n_rules <= RULES_MAX);
     if (file == NULL)
         return 0;
     world_init(&world);
@@ -382,7 +382,7 @@ int command_check_policy(struct ctl *ctl)
     struct rulebook *book = NULL;
     struct err err;
 
-    must(ctl->options.arguments == 1);
+    must(ctl->options.n_arguments == 1);
     strbuf_init(&warnings);
     if (policies_read_at(ctl, &check.at_ms, &err) < 0)
         return ctl_misused(ctl, &err);

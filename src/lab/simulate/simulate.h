@@ -78,17 +78,17 @@ struct world_pod {
 
 struct world {
     struct arena arena;
-    uint32_t nodes;
+    uint32_t n_nodes;
     size_t node_capacity;
     struct world_node *node;
-    uint32_t shapes;
+    uint32_t n_shapes;
     size_t shape_capacity;
     struct world_shape *shape;
-    uint32_t pods;
+    uint32_t n_pods;
     size_t pod_capacity;
     struct world_pod *pod;
     char *names;        /* file content that the pods' names point into; owned */
-    uint64_t gpus;      /* number on all nodes */
+    uint64_t n_gpus;    /* number on all nodes */
     uint64_t gpu_milli; /* total of all nodes */
     bool is_cluster;    /* read from a cluster file */
     uint32_t n_held;
@@ -179,7 +179,7 @@ struct simulate_result {
     struct arena arena;
     struct node_reasons reasons;
     const char *never; /* reason why the pod does not fit in an empty cluster either, or "" */
-    size_t levels;     /* 0 if no curve is requested */
+    size_t n_levels;   /* 0 if no curve is requested */
     size_t level_capacity;
     struct simulate_level *level; /* ascending */
 };
@@ -229,7 +229,7 @@ struct simulate_report {
     const struct simulate_options *options;
     const struct workload *workload;
     uint32_t dropped;
-    size_t results;
+    size_t n_results;
     struct simulate_result *result;
 };
 /* Writes a line of CSV for each level of each policy. stdio keeps write errors. */

@@ -115,7 +115,7 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
     struct node_facts facts;
 
     arena_reset(&cluster->arena);
-    if (world->nodes == NODES_MAX)
+    if (world->n_nodes == NODES_MAX)
         return err_set(err, ERR_TOO_LARGE, "%.200s: more than %d nodes", cluster->file, NODES_MAX);
     /* The facts live as long as the world, because the inventory borrows from them. */
     if (node_decode(bytes, &cluster_rules, &world->arena, &facts, err) < 0)
@@ -123,12 +123,12 @@ static int cluster_add_node(void *user, struct text bytes, struct err *err)
     if (cluster_read_room(cluster, bytes, &room, err) < 0)
         return err_same(err);
     cluster->room =
-        xgrow(cluster->room, world->nodes, &cluster->room_capacity, sizeof *cluster->room);
-    cluster->room[world->nodes] = room;
+        xgrow(cluster->room, world->n_nodes, &cluster->room_capacity, sizeof *cluster->room);
+    cluster->room[world->n_nodes] = room;
     (void)agents_see_node(cluster->agents, &facts);
     const struct world_node *node = world_take_node(world, &facts);
     (void)map_put(&cluster->room_by_name, text_of(node->name),
-                  (void *)(uintptr_t)world->nodes); /* names are unique in the API server */
+                  (void *)(uintptr_t)world->n_nodes); /* names are unique in the API server */
     if (node->inventory->problem != PROBLEM_NONE) {
         cluster_note(cluster, &cluster->unusable, "", node->name);
         if (cluster->unusable_why == NULL)
@@ -153,7 +153,7 @@ static void cluster_judge_agent(struct cluster *cluster, struct world_node *node
     if (cluster->agent_pods == 0 && vouch != VOUCH_LEAVING)
         return;
     node->vouch = vouch;
-    if (!vouch_closes(vouch) || node->inventory->gpus == 0)
+    if (!vouch_closes(vouch) || node->inventory->n_gpus == 0)
         return;
     cluster_note(cluster, &cluster->unusable, "", node->name);
     if (cluster->unusable_why == NULL)
@@ -194,7 +194,7 @@ static void cluster_hold(struct cluster *cluster, const struct pod *pod)
         cluster_note(cluster, &cluster->astray, pod->namespace, pod->name);
         return;
     }
-    must(at <= world->nodes);
+    must(at <= world->n_nodes);
     cluster_use(&cluster->room[at - 1].cpu_used, pod->cpu_milli);
     cluster_use(&cluster->room[at - 1].memory_used, pod->memory_bytes);
     if (!pod->ours && pod->whole_gpus == 0)
@@ -254,9 +254,9 @@ static void cluster_rename(struct cluster *cluster, struct pod *pod, uint32_t se
     const char *uid = arena_printf(&world->arena, "held-%" PRIu32, serial);
     const uintptr_t at = (uintptr_t)map_find(&cluster->room_by_name, text_of(pod->node));
 
-    must(at > 0 && at <= world->nodes);
+    must(at > 0 && at <= world->n_nodes);
     const struct inventory *inventory = world->node[at - 1].inventory;
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         cluster_rename_holder(world, pod, &inventory->gpu[i], uid);
     pod->uid = uid;
 }
@@ -303,9 +303,9 @@ static int cluster_list(struct cluster *cluster, const char *path, cluster_item 
     return 0;
 }
 
-static void cluster_tell(const struct cluster *cluster, FILE *out)
+static void cluster_report(const struct cluster *cluster, FILE *out)
 {
-    must(cluster->world->nodes > 0);
+    must(cluster->world->n_nodes > 0);
     if (cluster->tainted.count > 0) {
         (void)fputs("not considered: taints and spec.unschedulable of nodes (", out);
         cluster_say(&cluster->tainted, "Node", out);
@@ -332,7 +332,7 @@ static int cluster_check(const struct cluster *cluster, struct err *err)
 {
     const struct world *world = cluster->world;
 
-    if (world->nodes == 0)
+    if (world->n_nodes == 0)
         return err_set(err, ERR_INVALID,
                        "%.200s: contains no Node: write what `kubectl get nodes,pods -A -o json` "
                        "prints",
@@ -358,16 +358,16 @@ static int cluster_read(struct cluster *cluster, FILE *warnings, struct err *err
         cluster_list(cluster, "/api/v1/nodes", cluster_add_node, err) < 0 ||
         cluster_list(cluster, "/api/v1/pods", cluster_add_pod, err) < 0)
         return err_same(err);
-    for (uint32_t i = 0; i < world->nodes; i++) {
+    for (uint32_t i = 0; i < world->n_nodes; i++) {
         cluster_set_host(&world->node[i], &cluster->room[i]);
         cluster_judge_agent(cluster, &world->node[i]);
     }
     if (cluster_check(cluster, err) < 0)
         return err_same(err);
-    must(world->gpus > 0);
+    must(world->n_gpus > 0);
     cluster_order(cluster);
     if (warnings != NULL)
-        cluster_tell(cluster, warnings);
+        cluster_report(cluster, warnings);
     return 0;
 }
 
@@ -375,7 +375,7 @@ int world_read_cluster(struct world *world, const char *file, FILE *warnings, st
 {
     struct cluster cluster = {.world = world, .file = file};
 
-    must(world->nodes == 0);
+    must(world->n_nodes == 0);
     world->is_cluster = true;
     cluster.fake = fake_apiserver_new("simulate");
     arena_init(&cluster.arena);

@@ -11,10 +11,10 @@
 
 void simulate_write_curve(FILE *out, const struct simulate_report *report)
 {
-    must(report->results > 0);
+    must(report->n_results > 0);
     (void)fputs("policy,load_percent,allocated_percent\n", out);
-    for (size_t i = 0; i < report->results; i++)
-        for (size_t l = 0; l < report->result[i].levels; l++) {
+    for (size_t i = 0; i < report->n_results; i++)
+        for (size_t l = 0; l < report->result[i].n_levels; l++) {
             const struct simulate_level *level = &report->result[i].level[l];
             char percent[SIMULATE_PERCENT_BYTES];
             simulate_percent(level->milli, level->count * report->world->gpu_milli, percent);
@@ -120,8 +120,8 @@ static uint64_t plot_first_lag(const struct plot *plot, const struct simulate_re
     const uint64_t begin =
         simulate_ten_thousandths(result->held_milli, plot->report->world->gpu_milli);
 
-    must(result->levels > 0);
-    for (size_t i = 0; i < result->levels; i++) {
+    must(result->n_levels > 0);
+    for (size_t i = 0; i < result->n_levels; i++) {
         const uint64_t height = plot_height_of(plot, &result->level[i]);
         if (height + PLOT_POINT / 2 < begin + result->level[i].percent * PLOT_POINT)
             return height;
@@ -136,10 +136,10 @@ static void plot_choose_range(struct plot *plot)
     uint64_t lag = UINT64_MAX;
     uint64_t highest = 0;
 
-    for (size_t i = 0; i < report->results; i++) {
+    for (size_t i = 0; i < report->n_results; i++) {
         const struct simulate_result *result = &report->result[i];
         const uint64_t own = plot_first_lag(plot, result);
-        const struct simulate_level *last = &result->level[result->levels - 1];
+        const struct simulate_level *last = &result->level[result->n_levels - 1];
         const uint64_t height = plot_height_of(plot, last);
         lag = own < lag ? own : lag;
         highest = height > highest ? height : highest;
@@ -153,7 +153,7 @@ static void plot_choose_range(struct plot *plot)
         plot->y_high = 100;
     must(plot->y_low < plot->y_high);
     plot->x_low = plot->x_high;
-    for (size_t l = 0; l < report->result[0].levels && plot->y_low > 0; l++)
+    for (size_t l = 0; l < report->result[0].n_levels && plot->y_low > 0; l++)
         if (plot_height_of(plot, &report->result[0].level[l]) >= plot->y_low * PLOT_POINT) {
             plot->x_low = report->result[0].level[l].percent;
             break;
@@ -208,14 +208,14 @@ static void plot_head(const struct plot *plot)
     static const uint64_t title[] = {PLOT_LEFT, 240};
     static const uint64_t about[] = {PLOT_LEFT, 430};
 
-    must(world->pods > 0);
+    must(world->n_pods > 0);
     (void)fprintf(plot->out,
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" width=\"%d\" "
                   "height=\"%d\" role=\"img\" font-family=\"system-ui,sans-serif\" "
                   "font-size=\"13\" fill=\"#767c85\" stroke-linejoin=\"round\">\n"
                   "<title>GPU allocation while pods arrive</title>\n<desc>",
                   PLOT_WIDTH / 10, PLOT_HEIGHT / 10, PLOT_WIDTH / 10, PLOT_HEIGHT / 10);
-    for (size_t i = 0; i < plot->report->results; i++) {
+    for (size_t i = 0; i < plot->report->n_results; i++) {
         (void)fputs(i > 0 ? ", " : "Allocated at the end: ", plot->out);
         plot_final(plot, &plot->report->result[i]);
     }
@@ -225,7 +225,7 @@ static void plot_head(const struct plot *plot)
     (void)fputs("GPU allocation while pods arrive</text>\n</g>\n", plot->out);
     plot_text(plot, about, "start");
     (void)fprintf(plot->out, "%" PRIu32 " nodes with %" PRIu64 " GPUs, %" PRIu32 " pods</text>\n",
-                  world->nodes, world->gpus, world->pods);
+                  world->n_nodes, world->n_gpus, world->n_pods);
 }
 
 static void plot_axes(const struct plot *plot)
@@ -270,11 +270,11 @@ static size_t plot_next(const struct plot *plot, const struct simulate_result *r
 {
     size_t at = from;
 
-    must(from <= result->levels);
-    while (at < result->levels &&
+    must(from <= result->n_levels);
+    while (at < result->n_levels &&
            (result->level[at].percent < plot->x_low ||
             plot_height_of(plot, &result->level[at]) < plot->y_low * PLOT_POINT ||
-            (plot_x(plot, result->level[at].percent) < drawn + 10 && at + 1 < result->levels)))
+            (plot_x(plot, result->level[at].percent) < drawn + 10 && at + 1 < result->n_levels)))
         at++;
     return at;
 }
@@ -284,10 +284,10 @@ static void plot_points(const struct plot *plot, const struct simulate_result *r
     const struct plot_style *style = plot_style_of(plot, result);
     uint64_t drawn = 0;
 
-    must(result->levels > 0);
+    must(result->n_levels > 0);
     (void)fprintf(plot->out, "<polyline stroke=\"%s\" stroke-dasharray=\"%s\" points=\"",
                   style->color, style->dashes);
-    for (size_t at = plot_next(plot, result, 0, drawn); at < result->levels;
+    for (size_t at = plot_next(plot, result, 0, drawn); at < result->n_levels;
          at = plot_next(plot, result, at + 1, drawn)) {
         const bool first = drawn == 0;
         drawn = plot_x(plot, result->level[at].percent);
@@ -302,11 +302,11 @@ static void plot_marks(const struct plot *plot, size_t number)
 {
     const struct simulate_result *result = &plot->report->result[number];
     const struct plot_style *style = plot_style_of(plot, result);
-    uint64_t next = PLOT_LEFT + PLOT_MARKS * (2 * number + 1) / (2 * plot->report->results);
+    uint64_t next = PLOT_LEFT + PLOT_MARKS * (2 * number + 1) / (2 * plot->report->n_results);
 
-    must(number < plot->report->results);
+    must(number < plot->report->n_results);
     (void)fprintf(plot->out, "<path stroke=\"%s\" fill=\"%s\" d=\"", style->color, style->color);
-    for (size_t at = plot_next(plot, result, 0, 0); at < result->levels;
+    for (size_t at = plot_next(plot, result, 0, 0); at < result->n_levels;
          at = plot_next(plot, result, at + 1, 0)) {
         const uint64_t x = plot_x(plot, result->level[at].percent);
         if (x < next)
@@ -334,10 +334,10 @@ static size_t plot_sort_labels(const struct plot *plot, struct plot_label label[
     const struct simulate_report *report = plot->report;
     size_t labels = 0;
 
-    must(report->results <= POLICY_CHOICES_MAX);
-    for (size_t i = 0; i < report->results; i++) {
+    must(report->n_results <= POLICY_CHOICES_MAX);
+    for (size_t i = 0; i < report->n_results; i++) {
         const struct simulate_result *result = &report->result[i];
-        const struct simulate_level *last = &result->level[result->levels - 1];
+        const struct simulate_level *last = &result->level[result->n_levels - 1];
         const uint64_t end = plot_y(plot, plot_height_of(plot, last));
         size_t at = labels++;
         for (; at > 0 && label[at - 1].end > end; at--)
@@ -365,7 +365,7 @@ static void plot_labels(const struct plot *plot)
     struct plot_label label[POLICY_CHOICES_MAX];
     const size_t labels = plot_sort_labels(plot, label);
 
-    must(labels == plot->report->results);
+    must(labels == plot->report->n_results);
     plot_spread_labels(label, labels);
     for (size_t i = 0; i < labels; i++) {
         const struct plot_style *style = plot_style_of(plot, label[i].result);
@@ -383,15 +383,15 @@ void simulate_write_plot(FILE *out, const struct simulate_report *report)
 {
     struct plot plot = {.out = out, .report = report};
 
-    must(report->results > 0 && report->result[0].levels > 0);
+    must(report->n_results > 0 && report->result[0].n_levels > 0);
     plot_choose_range(&plot);
     plot_head(&plot);
     plot_axes(&plot);
     (void)fputs("<g fill=\"none\" stroke-width=\"2\">\n", out);
-    for (size_t i = 0; i < report->results; i++)
+    for (size_t i = 0; i < report->n_results; i++)
         plot_points(&plot, &report->result[i]);
     (void)fputs("</g>\n", out);
-    for (size_t i = 0; i < report->results; i++)
+    for (size_t i = 0; i < report->n_results; i++)
         plot_marks(&plot, i);
     plot_labels(&plot);
     (void)fputs("</svg>\n", out);

@@ -17,7 +17,7 @@ static bool explain_in_tree(const struct world_node *node, const struct host *le
     struct amount room = {.resource = "cpu", .value = left->cpu_milli, .next = &memory};
     struct amount more = {.resource = "memory", .value = asked->memory_mib};
     struct amount requests = {.resource = "cpu", .value = asked->cpu_milli, .next = &more};
-    const struct fit_node fit = {.name = node->name, .room = &room};
+    const struct fit_node fit = {.name = node->name, .allocatable = &room};
     const struct fit_pod pod = {.requests = &requests};
 
     must(node->name[0] != '\0');
@@ -51,11 +51,11 @@ void simulate_explain(const struct simulate_refusal *refusal, struct simulate_re
 
     must(out->reasons.nodes == 0);
     strbuf_init(&why);
-    for (uint32_t i = 0; i < world->nodes; i++)
+    for (uint32_t i = 0; i < world->n_nodes; i++)
         if (explain_in_tree(&world->node[i], &refusal->left[i], &refusal->shape->request.host,
                             &why))
             reasons_add(&out->reasons, why.data, true, 1);
     filter_refusals(refusal->question, refusal->answer, UINT32_MAX, &out->reasons, explain_take);
-    must(out->reasons.nodes == world->nodes);
+    must(out->reasons.nodes == world->n_nodes);
     explain_never(refusal, out);
 }

@@ -68,10 +68,10 @@ uint64_t simulate_node_idle(const struct node *node)
     const uint64_t whole = (uint64_t)node->held_gpus * GPU_MILLI;
     uint64_t idle = 0;
 
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if ((node->gpu[i].flags & GPU_ABSENT) == 0)
             idle += gpu_free(&node->gpu[i]);
-    must(idle <= (uint64_t)GPU_MILLI * node->gpus);
+    must(idle <= (uint64_t)GPU_MILLI * node->n_gpus);
     return idle > whole ? idle - whole : 0;
 }
 
@@ -80,7 +80,7 @@ uint64_t simulate_fill(struct ledger *ledger, const struct world *world, struct 
     uint64_t idle = 0;
     size_t at = 0;
 
-    for (uint32_t i = 0; i < world->nodes; i++)
+    for (uint32_t i = 0; i < world->n_nodes; i++)
         fill_node(ledger, &world->node[i]);
     for (uint32_t i = 0; i < world->n_held; i++)
         fill_pod(ledger, world->held[i], arena);

@@ -10,7 +10,7 @@
 /* True if one part of the class fits on this GPU. */
 static bool simulate_part_fits(const struct gpu *gpu, const struct workload_class *class)
 {
-    const struct request models = {.models = class->models, .model = class->model};
+    const struct request models = {.n_models = class->n_models, .model = class->model};
     const uint32_t mib = inventory_share_mib(gpu->mib, gpu->milli, class->milli);
     char bare[MODEL_BYTES_MAX];
 
@@ -32,7 +32,7 @@ static void simulate_mark_useful(const struct node *node, const struct workload_
     if (class->parts == 0 || class->host.cpu_milli > node->host.cpu_milli ||
         class->host.memory_mib > node->host.memory_mib)
         return;
-    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++) {
+    for (uint32_t i = 0; i < node->n_gpus && i < GPUS_PER_NODE_MAX; i++) {
         able[i] = simulate_part_fits(&node->gpu[i], class);
         count += able[i];
     }
@@ -47,9 +47,9 @@ static uint64_t simulate_stranded_on(const struct node *node, const struct workl
 
     if (node_closed(node) != REASON_NONE)
         return stranded;
-    for (uint32_t c = 0; c < workload->classes; c++)
+    for (uint32_t c = 0; c < workload->n_classes; c++)
         simulate_mark_useful(node, &workload->class[c], useful);
-    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++)
+    for (uint32_t i = 0; i < node->n_gpus && i < GPUS_PER_NODE_MAX; i++)
         if (useful[i]) {
             must(stranded >= gpu_free(&node->gpu[i]));
             stranded -= gpu_free(&node->gpu[i]);

@@ -109,13 +109,13 @@ static int manifest_read_request(struct manifest_reader *reader, const struct po
     if (verdict == REQUEST_REFUSED)
         return manifest_wrong(reader, maker, refusal.text, err);
     if (verdict == REQUEST_ZERO || verdict == REQUEST_NOT_OURS)
-        out->request = (struct request){.wants = 0};
+        out->request = (struct request){.n_wants = 0};
     if (out->request.whole > 0)
         return manifest_wrong(reader, maker,
                               "asks for " SIMULATE_WHOLE_RESOURCE
                               ": simulate hands out " SIMULATE_RESOURCE " only",
                               err);
-    must(out->request.wants <= PARTS_MAX);
+    must(out->request.n_wants <= PARTS_MAX);
     return 0;
 }
 
@@ -143,7 +143,7 @@ static void manifest_notice(struct manifest_reader *reader, const struct pod_mak
     for (unsigned i = 0; i < UNCONSIDEREDS; i++)
         if ((bits >> i & 1) != 0)
             rule_users_add(&reader->users[i], maker);
-    if (fit->demands.selectors > 0 || fit->demands.affine)
+    if (fit->demands.n_selectors > 0 || fit->demands.affine)
         rule_users_add(&reader->selects, maker);
 }
 
@@ -172,12 +172,13 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
     shape.text =
         arena_printf(&world->arena, "%s %s/%s", maker->word, maker->namespace, maker->name);
     shape.namespace = arena_copy(&world->arena, text_of(maker->namespace));
-    world->shape = xgrow(world->shape, world->shapes, &world->shape_capacity, sizeof *world->shape);
-    world->shape[world->shapes++] = shape;
+    world->shape =
+        xgrow(world->shape, world->n_shapes, &world->shape_capacity, sizeof *world->shape);
+    world->shape[world->n_shapes++] = shape;
     for (uint32_t i = 0; i < maker->pods; i++) {
-        world->pod = xgrow(world->pod, world->pods, &world->pod_capacity, sizeof *world->pod);
-        world->pod[world->pods++] =
-            (struct world_pod){.name = text_of(shape.text), .shape = world->shapes - 1};
+        world->pod = xgrow(world->pod, world->n_pods, &world->pod_capacity, sizeof *world->pod);
+        world->pod[world->n_pods++] =
+            (struct world_pod){.name = text_of(shape.text), .shape = world->n_shapes - 1};
     }
     return 0;
 }
@@ -186,8 +187,8 @@ static int manifest_take_shape(struct manifest_reader *reader, const struct pod_
 static void manifest_spread(struct manifest_reader *reader, struct pod_maker *maker)
 {
     must(maker->kind == WORKLOAD_DAEMON_SET && maker->pods == 0);
-    for (uint32_t i = 0; i < reader->world->nodes; i++)
-        maker->pods += reader->world->node[i].inventory->gpus > 0;
+    for (uint32_t i = 0; i < reader->world->n_nodes; i++)
+        maker->pods += reader->world->node[i].inventory->n_gpus > 0;
     maker->note = arena_printf(&reader->arena,
                                "%" PRIu32 " pod%s, one for each node with GPUs; simulate places "
                                "them anywhere",
@@ -233,7 +234,7 @@ static void manifest_take_one(struct manifest_reader *reader, struct pod_maker *
 
 /* --- the file --- */
 
-static void manifest_tell(const struct manifest_reader *reader, FILE *out)
+static void manifest_report(const struct manifest_reader *reader, FILE *out)
 {
     must(out != NULL);
     left_out_say(&reader->left_out, out);
@@ -247,20 +248,20 @@ static int manifest_set_rounds(struct manifest_reader *reader, uint32_t rounds, 
 {
     struct world *world = reader->world;
 
-    if (world->pods == 0 && world->wrong > 0)
+    if (world->n_pods == 0 && world->wrong > 0)
         return err_set(err, ERR_INVALID, "%.200s: no pod is left to simulate", reader->file);
-    if (world->pods == 0)
+    if (world->n_pods == 0)
         return err_set(err, ERR_INVALID,
                        "%.200s: no pod arrives: write Pods, or objects that make some, such as "
                        "Deployments with replicas",
                        reader->file);
-    const uint32_t most = SIMULATE_ARRIVALS_MAX / world->pods;
+    const uint32_t most = SIMULATE_ARRIVALS_MAX / world->n_pods;
     must(most > 0);
     if (rounds > most)
         return err_set(err, ERR_INVALID,
                        "--count is %" PRIu32 ": with the %" PRIu32
                        " pods of %.200s, write at most %" PRIu32,
-                       rounds, world->pods, reader->file, most);
+                       rounds, world->n_pods, reader->file, most);
     world->rounds = rounds > 0 ? rounds : SIMULATE_ROUNDS;
     if (world->rounds > most)
         world->rounds = most;
@@ -272,7 +273,7 @@ int world_read_manifest(struct world *world, const char *file, uint32_t rounds, 
 {
     struct manifest_reader reader = {.world = world, .file = file, .warnings = warnings};
 
-    must(world->pods == 0);
+    must(world->n_pods == 0);
     arena_init(&reader.arena);
     reader.left_out.arena = &reader.arena;
     reader.admission = (struct admission){.arena = &reader.arena, .namespace = "default"};
@@ -292,7 +293,7 @@ int world_read_manifest(struct world *world, const char *file, uint32_t rounds, 
     }
     if (status == 0)
         status = manifest_set_rounds(&reader, rounds, err);
-    manifest_tell(&reader, warnings);
+    manifest_report(&reader, warnings);
     arena_done(&reader.arena);
     return status;
 }
@@ -304,9 +305,9 @@ struct workload *world_manifest_workload(const struct world *world, uint32_t *dr
     struct workload_class *class = xcalloc(WORKLOAD_CLASSES_MAX, sizeof *class);
     uint32_t classes = 0;
 
-    must(world->shapes > 0);
+    must(world->n_shapes > 0);
     *dropped = 0;
-    for (uint32_t i = 0; i < world->shapes; i++) {
+    for (uint32_t i = 0; i < world->n_shapes; i++) {
         struct workload_class own;
         uint32_t at = 0;
         workload_class_of(&world->shape[i].request, &own);
@@ -323,6 +324,6 @@ struct workload *world_manifest_workload(const struct world *world, uint32_t *dr
     static_assert((int)WORKLOAD_PODS_MAX <= (int)WORKLOAD_COUNT_MAX, "so the counts are no more");
     struct workload *workload = workload_new(class, classes);
     xfree(class);
-    must(workload->classes == classes);
+    must(workload->n_classes == classes);
     return workload;
 }

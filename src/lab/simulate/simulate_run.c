@@ -54,7 +54,7 @@ struct simulate_place {
     bool placed;
     uint32_t node;
     uint64_t milli;
-    uint32_t gpus;
+    uint32_t n_gpus;
     uint16_t gpu[GPUS_PER_NODE_MAX]; /* indexes, ascending */
 };
 
@@ -103,18 +103,18 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
 {
     const struct world *world = sim->world;
 
-    must(world->nodes > 0 && world->pods > 0);
+    must(world->n_nodes > 0 && world->n_pods > 0);
     arena_init(&sim->arena);
     sim->ledger = ledger_new();
     sim->cache = score_cache_new();
     sim->tally = sim->options->learn ? tally_new() : NULL;
-    sim->left = xcalloc(world->nodes, sizeof *sim->left);
-    sim->name = xcalloc(world->nodes, sizeof *sim->name);
-    sim->hash = xcalloc(world->nodes, sizeof *sim->hash);
-    sim->asked = xcalloc(world->nodes, sizeof *sim->asked);
+    sim->left = xcalloc(world->n_nodes, sizeof *sim->left);
+    sim->name = xcalloc(world->n_nodes, sizeof *sim->name);
+    sim->hash = xcalloc(world->n_nodes, sizeof *sim->hash);
+    sim->asked = xcalloc(world->n_nodes, sizeof *sim->asked);
     sim->random_arrivals = sim->options->seed;
     sim->random_ends = ~(uint64_t)sim->options->seed;
-    for (uint32_t i = 0; i < world->nodes; i++)
+    for (uint32_t i = 0; i < world->n_nodes; i++)
         sim->left[i] = world->node[i].host;
     sim->allocated_milli = simulate_fill(sim->ledger, world, &sim->arena);
     sim->result->held_milli = sim->allocated_milli;
@@ -154,7 +154,7 @@ static uint32_t simulate_in_tree(struct simulation *sim, const struct host *host
 {
     uint32_t names = 0;
 
-    for (uint32_t i = 0; i < sim->world->nodes; i++) {
+    for (uint32_t i = 0; i < sim->world->n_nodes; i++) {
         if (host->cpu_milli > sim->left[i].cpu_milli || host->memory_mib > sim->left[i].memory_mib)
             continue;
         sim->name[names] = text_of(sim->world->node[i].name);
@@ -162,7 +162,7 @@ static uint32_t simulate_in_tree(struct simulation *sim, const struct host *host
         sim->asked[names] = i;
         names++;
     }
-    must(names <= sim->world->nodes);
+    must(names <= sim->world->n_nodes);
     return names;
 }
 
@@ -182,15 +182,16 @@ static void simulate_take(struct simulation *sim, const struct simulate_place *p
 static void simulate_give_back(struct simulation *sim, uint32_t node,
                                const struct world_shape *shape)
 {
-    const struct world_node *of = &sim->world->node[node];
+    const struct world_node *world_node = &sim->world->node[node];
     struct host *left = &sim->left[node];
 
     left->cpu_milli += shape->request.host.cpu_milli;
     left->memory_mib += shape->request.host.memory_mib;
-    must(left->cpu_milli <= of->host.cpu_milli && left->memory_mib <= of->host.memory_mib);
+    must(left->cpu_milli <= world_node->host.cpu_milli &&
+         left->memory_mib <= world_node->host.memory_mib);
     must(sim->allocated_milli >= shape_milli(shape));
     sim->allocated_milli -= shape_milli(shape);
-    must(ledger_set_host(sim->ledger, text_of(of->name), left));
+    must(ledger_set_host(sim->ledger, text_of(world_node->name), left));
 }
 
 /* Reads the indexes of the GPUs that the ledger chose, which are those that filter chose. */
@@ -199,10 +200,10 @@ static void simulate_read_gpus(const struct change *change, const struct candida
 {
     const struct allocation_facts *granted = &change->after->facts;
 
-    must(granted->shares == best->placement->parts);
-    must(granted->shares <= GPUS_PER_NODE_MAX);
-    out->gpus = granted->shares;
-    for (uint32_t i = 0; i < out->gpus; i++) {
+    must(granted->n_shares == best->placement->n_parts);
+    must(granted->n_shares <= GPUS_PER_NODE_MAX);
+    out->n_gpus = granted->n_shares;
+    for (uint32_t i = 0; i < out->n_gpus; i++) {
         const struct gpu *gpu = &best->node->gpu[best->placement->part[i].gpu];
         out->gpu[i] = gpu->index;
         must(granted->share[i].gpu == gpu->id);
@@ -224,7 +225,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
         .snapshot = sim->snapshot,
         .request = &request,
         .uid = text_of(uid),
-        .names = simulate_in_tree(sim, &shape->request.host),
+        .n_names = simulate_in_tree(sim, &shape->request.host),
         .name = sim->name,
         .hash = sim->hash,
         .shortlist = 1,
@@ -233,7 +234,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
     const int64_t start_ns = clock_thread_ns(); /* CPU time, so other processes do not count */
     filter_ask(&question, &sim->arena, &answer);
     if (answer.verdict == FILTER_FITS) {
-        must(answer.candidates == 1);
+        must(answer.n_candidates == 1);
         out->placed = true;
         out->node = sim->asked[answer.candidate[0].name];
         const struct command reserve = {
@@ -245,11 +246,11 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
             .node = sim->world->node[out->node].name,
             .request = &request,
         };
-        if (shape->request.wants > 0)
+        if (shape->request.n_wants > 0)
             must(ledger_decide(sim->ledger, &reserve, change) == VERDICT_OK);
     }
     simulate_count_ns(sim->result, clock_thread_ns() - start_ns);
-    if (out->placed && shape->request.wants > 0) {
+    if (out->placed && shape->request.n_wants > 0) {
         out->milli = allocation_milli(change->after);
         if (sim->options->placements != NULL)
             simulate_read_gpus(change, &answer.candidate[0], out);
@@ -264,7 +265,7 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
 /* Learns the arrival before the decision, as in milligpud: the watch shows pods first. */
 static void simulate_learn(struct simulation *sim, const struct request *request)
 {
-    if (sim->tally == NULL || request->wants == 0)
+    if (sim->tally == NULL || request->n_wants == 0)
         return;
     tally_count(sim->tally, request);
     if (!tally_is_due(sim->tally))
@@ -284,7 +285,7 @@ static void simulate_place(struct simulation *sim, uint32_t serial, const struct
     simulate_decide(sim, serial, shape, out, &change);
     if (!out->placed)
         return;
-    if (shape->request.wants > 0) {
+    if (shape->request.n_wants > 0) {
         ledger_apply(sim->ledger, &change);
         change_done(&change);
         simulate_uid(serial, uid);
@@ -314,8 +315,8 @@ static void simulate_end(struct simulation *sim, const struct simulate_running *
         .node = sim->world->node[pod->node].name,
         .why = "ended",
     };
-    must(pod->node < sim->world->nodes);
-    if (shape->request.wants > 0)
+    must(pod->node < sim->world->n_nodes);
+    if (shape->request.n_wants > 0)
         simulate_do(sim, &release);
     simulate_give_back(sim, pod->node, shape);
 }
@@ -328,7 +329,7 @@ static void simulate_count(struct simulation *sim, uint32_t shape, bool placed)
     const uint64_t milli = shape_milli(&sim->world->shape[shape]);
     const bool multi = sim->world->shape[shape].want.parts > 1;
 
-    must(shape < sim->world->shapes);
+    must(shape < sim->world->n_shapes);
     result->arrived++;
     result->multi_arrived += multi;
     result->arrived_milli += milli;
@@ -346,21 +347,21 @@ static void simulate_count(struct simulation *sim, uint32_t shape, bool placed)
 }
 
 /* Reports progress once a second, from the first second on. */
-static void simulate_tell(struct simulation *sim, uint32_t done, uint32_t of)
+static void simulate_show_progress(struct simulation *sim, uint32_t done, uint32_t pods)
 {
     FILE *progress = sim->options->progress;
 
-    must(done <= of);
+    must(done <= pods);
     if (progress == NULL || done % 64 != 0 || clock_ns() < sim->report_at_ns)
         return;
     (void)fprintf(progress, "\r%s: %" PRIu32 " of %" PRIu32 " pods ", sim->result->policy->word,
-                  done, of);
+                  done, pods);
     (void)fflush(progress); /* only for people; errors do not matter */
     sim->report_at_ns = clock_ns() + 1000000000;
     sim->is_reported = true;
 }
 
-static void simulate_tell_end(const struct simulation *sim)
+static void simulate_end_progress(const struct simulation *sim)
 {
     must(sim->result != NULL);
     if (sim->is_reported)
@@ -375,8 +376,8 @@ static void simulate_write_placement(FILE *out, struct text name, const struct s
     /* stdio keeps write errors, which are checked when the file is closed */
     (void)fprintf(out, "%.*s,%s,", TEXT_ARG(name),
                   place->placed ? sim->world->node[place->node].name : "");
-    must(place->placed || place->gpus == 0);
-    for (uint32_t i = 0; i < place->gpus; i++)
+    must(place->placed || place->n_gpus == 0);
+    for (uint32_t i = 0; i < place->n_gpus; i++)
         (void)fprintf(out, "%s%u", i > 0 ? "|" : "", (unsigned)place->gpu[i]);
     (void)fputc('\n', out);
 }
@@ -390,12 +391,12 @@ static void simulate_add_level(const struct simulation *sim)
 
     if (!sim->options->curve)
         return;
-    if (result->levels == 0 || result->level[result->levels - 1].percent != percent) {
+    if (result->n_levels == 0 || result->level[result->n_levels - 1].percent != percent) {
         result->level =
-            xgrow(result->level, result->levels, &result->level_capacity, sizeof *result->level);
-        result->level[result->levels++] = (struct simulate_level){.percent = percent};
+            xgrow(result->level, result->n_levels, &result->level_capacity, sizeof *result->level);
+        result->level[result->n_levels++] = (struct simulate_level){.percent = percent};
     }
-    struct simulate_level *level = &result->level[result->levels - 1];
+    struct simulate_level *level = &result->level[result->n_levels - 1];
     must(level->percent == percent);
     level->count++;
     level->milli += sim->allocated_milli;
@@ -407,14 +408,14 @@ static void simulate_arrivals(struct simulation *sim)
     struct simulate_place place;
 
     must(sim->options->churn_percent == 0);
-    for (uint32_t i = 0; i < world->pods; i++) {
+    for (uint32_t i = 0; i < world->n_pods; i++) {
         const uint32_t shape = world->pod[i].shape;
         simulate_place(sim, i, &world->shape[shape], &place);
         simulate_count(sim, shape, place.placed);
         if (sim->options->placements != NULL)
             simulate_write_placement(sim->options->placements, world->pod[i].name, sim, &place);
         simulate_add_level(sim);
-        simulate_tell(sim, i + 1, world->pods);
+        simulate_show_progress(sim, i + 1, world->n_pods);
     }
 }
 
@@ -428,19 +429,20 @@ static void simulate_rounds(struct simulation *sim)
     struct simulate_place place;
     uint32_t fitted = 1;
 
-    must((uint64_t)world->rounds * world->pods <= SIMULATE_ARRIVALS_MAX);
+    must((uint64_t)world->rounds * world->n_pods <= SIMULATE_ARRIVALS_MAX);
     for (uint32_t round = 0; round < world->rounds && fitted > 0; round++) {
         fitted = 0;
-        for (uint32_t i = 0; i < world->pods; i++) {
+        for (uint32_t i = 0; i < world->n_pods; i++) {
             const uint32_t shape = world->pod[i].shape;
-            simulate_place(sim, round * world->pods + i, &world->shape[shape], &place);
+            simulate_place(sim, round * world->n_pods + i, &world->shape[shape], &place);
             if (!place.placed && result->refused == 0) {
                 result->fitted_before = result->arrived;
                 result->first_shape = shape;
             }
             simulate_count(sim, shape, place.placed);
             fitted += place.placed;
-            simulate_tell(sim, round * world->pods + i + 1, world->rounds * world->pods);
+            simulate_show_progress(sim, round * world->n_pods + i + 1,
+                                   world->rounds * world->n_pods);
         }
     }
     if (result->refused == 0)
@@ -483,7 +485,8 @@ static void simulate_churn(struct simulation *sim)
 
     must(events > 0);
     for (uint32_t i = 0; i < events; i++) {
-        const uint32_t shape = world->pod[simulate_draw(&sim->random_arrivals, world->pods)].shape;
+        const uint32_t shape =
+            world->pod[simulate_draw(&sim->random_arrivals, world->n_pods)].shape;
         simulate_place(sim, i, &world->shape[shape], &place);
         if (i >= events / 2)
             simulate_count(sim, shape, place.placed);
@@ -492,7 +495,7 @@ static void simulate_churn(struct simulation *sim)
             sim->run[sim->running++] = (struct simulate_running){i, shape, place.node};
             simulate_depart(sim);
         }
-        simulate_tell(sim, i + 1, events);
+        simulate_show_progress(sim, i + 1, events);
     }
 }
 
@@ -504,8 +507,8 @@ void simulate_run(const struct world *world, const struct policy_choice *policy,
 
     *out = (struct simulate_result){
         .policy = policy,
-        .shape_arrived = xcalloc(world->shapes, sizeof *out->shape_arrived),
-        .shape_refused = xcalloc(world->shapes, sizeof *out->shape_refused),
+        .shape_arrived = xcalloc(world->n_shapes, sizeof *out->shape_arrived),
+        .shape_refused = xcalloc(world->n_shapes, sizeof *out->shape_refused),
         .latency = xcalloc(SIMULATE_LATENCIES, sizeof *out->latency),
     };
     arena_init(&out->arena);
@@ -520,7 +523,7 @@ void simulate_run(const struct world *world, const struct policy_choice *policy,
         simulate_arrivals(&sim);
     out->allocated_milli = sim.allocated_milli;
     out->stranded_milli = simulate_stranded(sim.snapshot, workload);
-    simulate_tell_end(&sim);
+    simulate_end_progress(&sim);
     simulate_stop(&sim);
     must(out->refused <= out->arrived);
 }

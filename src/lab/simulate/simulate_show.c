@@ -72,7 +72,7 @@ static int simulate_by_refused(const void *left, const void *right)
 static struct document *simulate_worst(struct arena *arena, const struct simulate_report *report,
                                        const struct simulate_result *result)
 {
-    const uint32_t shapes = report->world->shapes;
+    const uint32_t shapes = report->world->n_shapes;
     struct simulate_refused_shape *refused = xcalloc(shapes, sizeof *refused);
     struct document *list = document_new(arena, DOCUMENT_ARRAY);
     uint32_t count = 0;
@@ -99,12 +99,12 @@ static void simulate_set_policy(struct arena *arena, struct document *item,
 {
     struct document *holding = document_new(arena, DOCUMENT_ARRAY);
 
-    must(policy->book->rules <= RULES_MAX);
+    must(policy->book->n_rules <= RULES_MAX);
     document_set_str(arena, item, "policy", policy->word);
     if (policy->bare)
         return;
     document_set_str(arena, item, "digest", policy->book->digest);
-    for (uint32_t rule = 0; rule < policy->book->rules; rule++)
+    for (uint32_t rule = 0; rule < policy->book->n_rules; rule++)
         if ((policy->holding & one_rule(rule)) != 0)
             document_append(holding, document_new_int(arena, rule + 1));
     document_set(arena, item, TEXT("rulesHolding"), holding);
@@ -148,7 +148,7 @@ static void simulate_set_target(struct arena *arena, struct document *answer,
 
     must(report->workload != NULL);
     document_set_str(arena, target, "source", source);
-    simulate_set_int(arena, target, "shapes", report->workload->classes);
+    simulate_set_int(arena, target, "shapes", report->workload->n_classes);
     simulate_set_int(arena, target, "shapesLeftOut", report->dropped);
 }
 
@@ -157,9 +157,9 @@ static void simulate_set_world(struct arena *arena, struct document *answer,
 {
     const struct world *world = report->world;
 
-    must(world->nodes > 0);
-    simulate_set_int(arena, answer, "nodes", world->nodes);
-    simulate_set_int(arena, answer, "gpus", world->gpus);
+    must(world->n_nodes > 0);
+    simulate_set_int(arena, answer, "nodes", world->n_nodes);
+    simulate_set_int(arena, answer, "gpus", world->n_gpus);
     if (!world->is_cluster)
         return;
     simulate_set_int(arena, answer, "heldPods", world->n_held);
@@ -173,10 +173,10 @@ static struct document *simulate_document(struct arena *arena, const struct simu
     struct document *answer = document_new(arena, DOCUMENT_OBJECT);
     struct document *items = document_new(arena, DOCUMENT_ARRAY);
 
-    must(report->results > 0);
+    must(report->n_results > 0);
     simulate_set_target(arena, answer, report, report->options->learn ? "learned" : "arrivals");
     simulate_set_world(arena, answer, report);
-    simulate_set_int(arena, answer, "arrivals", world->pods);
+    simulate_set_int(arena, answer, "arrivals", world->n_pods);
     simulate_set_int(arena, answer, "seed", report->options->seed);
     if (report->options->churn_percent > 0) {
         simulate_set_int(arena, answer, "churnPercent", report->options->churn_percent);
@@ -185,7 +185,7 @@ static struct document *simulate_document(struct arena *arena, const struct simu
         simulate_set_percent(arena, answer, "loadPercent", report->result[0].arrived_milli,
                              world->gpu_milli);
     }
-    for (size_t i = 0; i < report->results; i++)
+    for (size_t i = 0; i < report->n_results; i++)
         document_append(items, simulate_item(arena, report, &report->result[i]));
     document_set(arena, answer, TEXT("items"), items);
     return answer;
@@ -234,7 +234,7 @@ void simulate_add_percent(struct table *table, const struct document *item, cons
 
 static void simulate_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(simulate_columns));
+    must(table->n_columns == ARRAY_LEN(simulate_columns));
     table_text(table, document_shown(item, "policy"));
     simulate_add_percent(table, item, "allocatedPercent");
     simulate_add_percent(table, item, "idlePercent");
@@ -263,7 +263,7 @@ static const struct table_column shape_columns[] = {
 
 static void simulate_shape_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(shape_columns));
+    must(table->n_columns == ARRAY_LEN(shape_columns));
     table_text(table, document_shown(item, "policy"));
     table_text(table, document_shown(item, "shape"));
     table_number(table, document_int(item, "arrived"));
@@ -309,14 +309,14 @@ static void simulate_put_rules(FILE *out, const struct simulate_report *report)
 {
     char at[TIME_TEXT_BYTES];
 
-    must(report->results > 0);
+    must(report->n_results > 0);
     time_format(report->at_ms, at);
-    for (size_t i = 0; i < report->results; i++) {
+    for (size_t i = 0; i < report->n_results; i++) {
         const struct policy_choice *policy = report->result[i].policy;
         if (!rulebook_has_windows(policy->book))
             continue;
         (void)fprintf(out, "rules of %s as of %s:", policy->word, at);
-        for (uint32_t rule = 0; rule < policy->book->rules; rule++)
+        for (uint32_t rule = 0; rule < policy->book->n_rules; rule++)
             (void)fprintf(out, "%s %" PRIu32 " (%s)%s", rule > 0 ? "," : "", rule + 1,
                           policy->book->rule[rule].name,
                           (policy->holding & one_rule(rule)) != 0 ? "" : " does not hold");
@@ -329,8 +329,8 @@ static void simulate_put_cluster(FILE *out, const struct simulate_report *report
     const struct world *world = report->world;
     char held[SIMULATE_PERCENT_BYTES];
 
-    must(report->results > 0);
-    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs", world->nodes, world->gpus);
+    must(report->n_results > 0);
+    (void)fprintf(out, "%" PRIu32 " nodes with %" PRIu64 " GPUs", world->n_nodes, world->n_gpus);
     simulate_load(report->result[0].held_milli, world->gpu_milli, held);
     if (world->is_cluster)
         (void)fprintf(out, ", of which %" PRIu32 " %s %s %%", world->n_held,
@@ -345,19 +345,19 @@ static void simulate_put_head(const struct ctl *ctl, const struct simulate_repor
     char load[SIMULATE_PERCENT_BYTES];
     FILE *out = ctl->screen.out;
 
-    must(report->results > 0);
+    must(report->n_results > 0);
     simulate_load(report->result[0].arrived_milli, world->gpu_milli, load);
     simulate_put_cluster(out, report);
     if (options->churn_percent > 0)
         (void)fprintf(out,
                       "%" PRIu32 " pods drawn from %" PRIu32 " arrivals, others end above %" PRIu32
                       " %%; the second half of them is counted\n",
-                      options->events, world->pods, options->churn_percent);
+                      options->events, world->n_pods, options->churn_percent);
     else
-        (void)fprintf(out, "%" PRIu32 " arrivals ask for %s %% of the GPU capacity\n", world->pods,
-                      load);
+        (void)fprintf(out, "%" PRIu32 " arrivals ask for %s %% of the GPU capacity\n",
+                      world->n_pods, load);
     (void)fprintf(out, "target workload: %" PRIu32 " shapes of the arrivals file",
-                  report->workload->classes);
+                  report->workload->n_classes);
     if (report->dropped > 0)
         (void)fprintf(out, "; %" PRIu32 " rare ones are left out", report->dropped);
     if (report->options->learn)
@@ -415,10 +415,10 @@ static struct document *rounds_document(struct arena *arena, const struct simula
     must(world->rounds > 0);
     simulate_set_target(arena, answer, report, "pods");
     simulate_set_world(arena, answer, report);
-    simulate_set_int(arena, answer, "podsOfOneRound", world->pods);
+    simulate_set_int(arena, answer, "podsOfOneRound", world->n_pods);
     simulate_set_int(arena, answer, "rounds", world->rounds);
     simulate_set_int(arena, answer, "seed", report->options->seed);
-    for (size_t i = 0; i < report->results; i++) {
+    for (size_t i = 0; i < report->n_results; i++) {
         struct simulate_result *result = &report->result[i];
         struct document *item = document_new(arena, DOCUMENT_OBJECT);
         simulate_set_policy(arena, item, result->policy);
@@ -443,7 +443,7 @@ static const struct table_column rounds_columns[] = {
 
 static void rounds_row(struct table *table, const struct document *item)
 {
-    must(table->columns == ARRAY_LEN(rounds_columns));
+    must(table->n_columns == ARRAY_LEN(rounds_columns));
     table_text(table, document_shown(item, "policy"));
     table_number(table, document_int(item, "fittedBeforeRefusal"));
     table_number(table, document_int(item, "fitted"));
@@ -460,7 +460,7 @@ static void rounds_put_head(const struct ctl *ctl, const struct simulate_report 
     (void)fprintf(out,
                   "the pods of the manifest (%" PRIu32 ") arrive again and again, at most %" PRIu32
                   " times\ntarget workload: the pods of the manifest\n",
-                  world->pods, world->rounds); /* errors are checked in ctl_finish() */
+                  world->n_pods, world->rounds); /* errors are checked in ctl_finish() */
     simulate_put_rules(out, report);
     (void)fputc('\n', out);
 }

@@ -79,18 +79,18 @@ struct world_node *world_take_node(struct world *world, const struct node_facts 
     static const struct inventory_rules rules = {.from_labels = true};
     struct inventory *inventory = arena_alloc(&world->arena, sizeof *inventory);
 
-    must(world->nodes < NODES_MAX);
+    must(world->n_nodes < NODES_MAX);
     inventory_parse(facts, &rules, &world->arena, inventory);
     inventory->taints = (struct node_taints){0}; /* pods of a simulation have no tolerations */
-    must(inventory->gpus <= GPUS_PER_NODE_MAX);
-    world->node = xgrow(world->node, world->nodes, &world->node_capacity, sizeof *world->node);
-    struct world_node *node = &world->node[world->nodes++];
+    must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
+    world->node = xgrow(world->node, world->n_nodes, &world->node_capacity, sizeof *world->node);
+    struct world_node *node = &world->node[world->n_nodes++];
     *node = (struct world_node){.name = inventory->node,
                                 .hash = text_hash(text_of(inventory->node)),
                                 .inventory = inventory};
     must(map_put(&world->node_by_name, text_of(node->name), world) == NULL);
-    world->gpus += inventory->gpus;
-    for (uint32_t i = 0; i < inventory->gpus; i++)
+    world->n_gpus += inventory->n_gpus;
+    for (uint32_t i = 0; i < inventory->n_gpus; i++)
         world->gpu_milli += inventory->gpu[i].milli;
     return node;
 }
@@ -106,14 +106,14 @@ static void world_take_labels(struct world *world, const char *name, uint32_t gp
     const struct node_facts facts = {
         .name = name,
         .uid = name,
-        .labels = has_model,
+        .n_labels = has_model,
         .label = product,
         .label_count = gpus > 0 ? arena_printf(&world->arena, "%u", gpus) : NULL,
         .label_product = has_model ? model : NULL,
     };
     struct world_node *node = world_take_node(world, &facts);
     node->host = *host;
-    must(node->inventory->problem == PROBLEM_NONE && node->inventory->gpus == gpus);
+    must(node->inventory->problem == PROBLEM_NONE && node->inventory->n_gpus == gpus);
 }
 
 static int world_add_node(struct world *world, const struct csv *csv, const size_t *at,
@@ -135,7 +135,7 @@ static int world_add_node(struct world *world, const struct csv *csv, const size
         return err_same(err);
     if (memchr(given.at, '/', given.len) != NULL)
         return csv_wrong(csv, at[NODE_NAME], err, "sn contains '/': no node's name does");
-    if (world->nodes == NODES_MAX)
+    if (world->n_nodes == NODES_MAX)
         return csv_wrong(csv, at[NODE_NAME], err, "more than %d nodes", NODES_MAX);
     const char *name = arena_copy(&world->arena, given);
     if (map_find(&world->node_by_name, text_of(name)) != NULL)
@@ -150,7 +150,7 @@ int world_read_nodes(struct world *world, const char *file, struct err *err)
     struct csv csv;
     int status;
 
-    must(world->nodes == 0);
+    must(world->n_nodes == 0);
     if (csv_open(&csv, file, err) < 0)
         return err_same(err);
     status = csv_header(&csv, node_column, NODE_COLUMNS, at, err);
@@ -190,23 +190,23 @@ static void world_sort_models(struct request *request)
 {
     uint32_t kept = 1;
 
-    must(request->models > 0);
-    qsort(request->model, request->models, sizeof *request->model, world_by_text);
-    for (uint32_t i = 1; i < request->models; i++)
+    must(request->n_models > 0);
+    qsort(request->model, request->n_models, sizeof *request->model, world_by_text);
+    for (uint32_t i = 1; i < request->n_models; i++)
         if (strcmp(request->model[i], request->model[kept - 1]) != 0)
             request->model[kept++] = request->model[i];
-    request->models = kept;
+    request->n_models = kept;
 }
 
 static bool world_has_model(const struct world *world, const struct request *request)
 {
     char bare[MODEL_BYTES_MAX];
 
-    must(request->models > 0);
-    for (uint32_t i = 0; i < world->nodes; i++) {
+    must(request->n_models > 0);
+    for (uint32_t i = 0; i < world->n_nodes; i++) {
         const struct inventory *inventory = world->node[i].inventory;
         const char *last = NULL; /* adjacent GPUs nearly always have the same model */
-        for (uint32_t g = 0; g < inventory->gpus; g++) {
+        for (uint32_t g = 0; g < inventory->n_gpus; g++) {
             const char *model = inventory->gpu[g].model;
             if (last != NULL && strcmp(model, last) == 0)
                 continue;
@@ -283,7 +283,7 @@ static int world_read_shape(struct world_reader *reader, struct world_shape *out
         csv_number(csv, at[POD_MILLI], out->want.parts > 0 ? &some : &none, &out->want.milli, err) <
             0)
         return err_same(err);
-    out->request.wants = out->want.parts > 0 ? 1 : 0;
+    out->request.n_wants = out->want.parts > 0 ? 1 : 0;
     if (csv->field[at[POD_MODELS]].text.len == 0)
         return 0;
     if (out->want.parts == 0)
@@ -292,7 +292,7 @@ static int world_read_shape(struct world_reader *reader, struct world_shape *out
     if (world_read_models(reader, &models, err) < 0)
         return err_same(err);
     must(models != NULL);
-    out->request.models = models->models;
+    out->request.n_models = models->n_models;
     out->request.model = models->model;
     return 0;
 }
@@ -307,7 +307,7 @@ static void world_write_shape(struct strbuf *out, const struct world_shape *shap
         strbuf_printf(out, "%u milli", shape->want.milli);
     else
         strbuf_printf(out, "%u x %u milli", shape->want.parts, shape->want.milli);
-    for (uint32_t i = 0; i < shape->request.models; i++)
+    for (uint32_t i = 0; i < shape->request.n_models; i++)
         strbuf_printf(out, "%s%s", i == 0 ? " of " : "|", shape->request.model[i]);
     strbuf_printf(out, ", %um CPU, %u MiB", shape->request.host.cpu_milli,
                   shape->request.host.memory_mib);
@@ -328,15 +328,15 @@ static uint32_t world_take_shape(struct world_reader *reader, const struct world
     struct world_known *known = map_find(&world->shape_by_key, key);
     if (known == NULL) {
         known = arena_alloc(&world->arena, sizeof *known);
-        known->shape = world->shapes;
+        known->shape = world->n_shapes;
         world->shape =
-            xgrow(world->shape, world->shapes, &world->shape_capacity, sizeof *world->shape);
-        world->shape[world->shapes] = *shape;
-        world->shape[world->shapes].text = arena_copy(&world->arena, key);
-        (void)map_put(&world->shape_by_key, text_of(world->shape[world->shapes].text), known);
-        world->shapes++;
+            xgrow(world->shape, world->n_shapes, &world->shape_capacity, sizeof *world->shape);
+        world->shape[world->n_shapes] = *shape;
+        world->shape[world->n_shapes].text = arena_copy(&world->arena, key);
+        (void)map_put(&world->shape_by_key, text_of(world->shape[world->n_shapes].text), known);
+        world->n_shapes++;
     }
-    must(known->shape < world->shapes);
+    must(known->shape < world->n_shapes);
     return known->shape;
 }
 
@@ -348,12 +348,12 @@ static int world_add_pod(struct world_reader *reader, struct err *err)
     if (world_check_name(&reader->csv, reader->at[POD_NAME], "name", err) < 0 ||
         world_read_shape(reader, &shape, err) < 0)
         return err_same(err);
-    if (world->pods == SIMULATE_ARRIVALS_MAX)
+    if (world->n_pods == SIMULATE_ARRIVALS_MAX)
         return csv_wrong(&reader->csv, 0, err, "more than %d arrivals", SIMULATE_ARRIVALS_MAX);
     const uint32_t taken = world_take_shape(reader, &shape);
     world->shape[taken].count++;
-    world->pod = xgrow(world->pod, world->pods, &world->pod_capacity, sizeof *world->pod);
-    world->pod[world->pods++] = (struct world_pod){
+    world->pod = xgrow(world->pod, world->n_pods, &world->pod_capacity, sizeof *world->pod);
+    world->pod[world->n_pods++] = (struct world_pod){
         .name = reader->csv.field[reader->at[POD_NAME]].text,
         .shape = taken,
     };
@@ -365,7 +365,7 @@ int world_read_arrivals(struct world *world, const char *file, FILE *warnings, s
     struct world_reader reader = {.world = world, .warnings = warnings};
     int status;
 
-    must(world->pods == 0 && warnings != NULL);
+    must(world->n_pods == 0 && warnings != NULL);
     if (csv_open(&reader.csv, file, err) < 0)
         return err_same(err);
     strbuf_init(&reader.key);
@@ -376,7 +376,7 @@ int world_read_arrivals(struct world *world, const char *file, FILE *warnings, s
             break;
         status = next < 0 ? next : world_add_pod(&reader, err);
     }
-    if (status == 0 && world->pods == 0)
+    if (status == 0 && world->n_pods == 0)
         status = err_set(err, ERR_INVALID,
                          "%.200s:%u:1: the file ends, and no pod arrives: write one line for each",
                          file, reader.csv.line);
@@ -384,7 +384,7 @@ int world_read_arrivals(struct world *world, const char *file, FILE *warnings, s
     world->names = STEAL(reader.csv.bytes);
     csv_close(&reader.csv);
     /* Set at the end, because the array moves while it grows. */
-    for (uint32_t i = 0; i < world->shapes; i++)
+    for (uint32_t i = 0; i < world->n_shapes; i++)
         world->shape[i].request.want = &world->shape[i].want;
     return status;
 }
@@ -414,15 +414,15 @@ static int world_by_place(const void *left, const void *right)
 /* The most frequent shapes, in the order of the file. */
 static const struct world_shape **world_commonest(const struct world *world, uint32_t *count)
 {
-    const struct world_shape **shape = xcalloc(world->shapes, sizeof *shape);
+    const struct world_shape **shape = xcalloc(world->n_shapes, sizeof *shape);
 
-    must(world->shapes > 0);
-    for (uint32_t i = 0; i < world->shapes; i++)
+    must(world->n_shapes > 0);
+    for (uint32_t i = 0; i < world->n_shapes; i++)
         shape[i] = &world->shape[i];
-    *count = world->shapes;
-    if (world->shapes > WORKLOAD_CLASSES_MAX) {
+    *count = world->n_shapes;
+    if (world->n_shapes > WORKLOAD_CLASSES_MAX) {
         *count = WORKLOAD_CLASSES_MAX;
-        qsort(shape, world->shapes, sizeof *shape, world_by_count);
+        qsort(shape, world->n_shapes, sizeof *shape, world_by_count);
         qsort(shape, *count, sizeof *shape, world_by_place);
     }
     return shape;
@@ -444,7 +444,7 @@ struct workload *world_workload(const struct world *world, uint32_t *dropped)
     struct workload_class *class = xcalloc(classes, sizeof *class);
     uint64_t total = 0;
 
-    *dropped = world->shapes - classes;
+    *dropped = world->n_shapes - classes;
     for (uint32_t i = 0; i < classes; i++)
         total += shape[i]->count;
     for (uint32_t i = 0; i < classes; i++)
@@ -452,13 +452,13 @@ struct workload *world_workload(const struct world *world, uint32_t *dropped)
             .host = shape[i]->request.host,
             .parts = shape[i]->want.parts,
             .milli = shape[i]->want.milli,
-            .models = shape[i]->request.models,
+            .n_models = shape[i]->request.n_models,
             .model = shape[i]->request.model,
             .count = world_scaled(shape[i]->count, total),
         };
     struct workload *workload = workload_new(class, classes);
     xfree(class);
     xfree(shape);
-    must(workload->classes == classes);
+    must(workload->n_classes == classes);
     return workload;
 }

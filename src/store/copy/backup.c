@@ -122,10 +122,10 @@ static int drop_side_files(const char *part, struct err *err)
     must(part[0] != '\0');
     for (size_t i = 0; i < ARRAY_LEN(suffixes); i++) {
         struct strbuf name;
-        struct stat is;
+        struct stat st;
         strbuf_init(&name);
         strbuf_printf(&name, "%s%s", part, suffixes[i]);
-        if (i == 0 && stat(name.data, &is) == 0 && is.st_size > 0)
+        if (i == 0 && stat(name.data, &st) == 0 && st.st_size > 0)
             failed =
                 err_set(err, ERR_IO, "backup: SQLite left a part of the copy in %s", name.data);
         (void)unlink(name.data); /* rarely exists */

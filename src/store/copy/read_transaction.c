@@ -242,7 +242,7 @@ static int find_missing(const struct likeness *like, struct err *err)
             like->db, "SELECT 1 FROM allocation WHERE uid = ? AND state <> 'released'", &pods, err);
     while (failed == 0 && (node = snapshot_next(like->snapshot, &at)) != NULL) {
         failed = read_transaction_missing(like, nodes, "node", node->name->text, err);
-        for (uint32_t i = 0; failed == 0 && i < node->allocations; i++)
+        for (uint32_t i = 0; failed == 0 && i < node->n_allocations; i++)
             failed = read_transaction_missing(like, pods, "the allocation of pod",
                                               node->allocation[i]->facts.uid, err);
     }

@@ -48,12 +48,12 @@ static int restore_copy(const char *from, const char *to, struct err *err)
 /* Keeps the former file's owner, so that the daemon can open a ledger that root has restored. */
 static int give_to_owner(const char *path, const char *copy, struct err *err)
 {
-    struct stat is;
+    struct stat st;
 
     must(copy[0] == '/');
-    if (geteuid() != 0 || stat(path, &is) < 0)
+    if (geteuid() != 0 || stat(path, &st) < 0)
         return 0;
-    if (chown(copy, is.st_uid, is.st_gid) < 0)
+    if (chown(copy, st.st_uid, st.st_gid) < 0)
         return err_set(err, ERR_IO, "%s: %m", copy);
     return 0;
 }

@@ -91,7 +91,7 @@ static int check_charge(struct row *row, const struct allocation *should, uint32
     const struct charge *charge = &should->charge[i];
     char wrong[256];
 
-    must(i < should->charges);
+    must(i < should->n_charges);
     /* Reads every column, also after a difference. */
     bool same = text_is(atom_text(charge->gpu), row_text(row));
     same &= row_number(row, 1, UINT32_MAX) == charge->milli;
@@ -125,17 +125,17 @@ static int check_charges(void *user, int64_t id, const struct allocation_facts *
     must(bind.rc == SQLITE_OK);
     while ((more = db_step(check->stmt, err)) > 0) {
         struct row row = row_start(check->stmt);
-        more = count < should->charges ? check_charge(&row, should, count, err) : 0;
+        more = count < should->n_charges ? check_charge(&row, should, count, err) : 0;
         count++;
         if (more < 0)
             break;
     }
     (void)sqlite3_reset(check->stmt); /* repeats the error of the step */
-    if (more == 0 && count != should->charges)
+    if (more == 0 && count != should->n_charges)
         more = err_set(err, ERR_CORRUPT,
                        "the ledger is corrupt: allocation %s has %u charges where its shares make "
                        "%u",
-                       facts->uid, count, should->charges);
+                       facts->uid, count, should->n_charges);
     allocation_unref(should);
     return more;
 }
@@ -308,7 +308,7 @@ static struct text verify_key_of(struct replay *replay, const char *kind, const 
 }
 
 /* Call in order of seq: the last state of an object wins. kept NULL: unchanged. */
-static void verify_tell(struct replay *replay, const char *kind, const char *name,
+static void verify_note(struct replay *replay, const char *kind, const char *name,
                         const char *state, const char *kept)
 {
     const struct text key = verify_key_of(replay, kind, name);
@@ -327,7 +327,7 @@ static void verify_tell(struct replay *replay, const char *kind, const char *nam
 }
 
 /* Removes an ended object, which has no live row. */
-static void verify_untell(struct replay *replay, const char *kind, const char *name)
+static void verify_forget(struct replay *replay, const char *kind, const char *name)
 {
     must(name != NULL);
     xfree(map_take(&replay->replayed, verify_key_of(replay, kind, name)));
@@ -358,7 +358,7 @@ static int replay_baseline(struct replay *replay, struct err *err)
             return more;
         CLEANUP(xfreep) char *kind = xstrdup(key);
         kind[slash - key] = '\0';
-        verify_tell(replay, kind, slash + 1, state, kept);
+        verify_note(replay, kind, slash + 1, state, kept);
     }
     return more;
 }
@@ -380,9 +380,9 @@ static int replay_row(struct replay *replay, sqlite3_stmt *stmt, struct err *err
         if (row.fault != NULL || name == NULL)
             continue;
         if (left != 0)
-            verify_untell(replay, kinds[i], name);
+            verify_forget(replay, kinds[i], name);
         else
-            verify_tell(replay, kinds[i], name, state, kept);
+            verify_note(replay, kinds[i], name, state, kept);
     }
     return row_check(&row, "journal", err);
 }

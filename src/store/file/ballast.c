@@ -23,26 +23,26 @@ bool volume_look(const char *path, struct volume *out)
 {
     CLEANUP(xfreep) char *folder = xstrdup(path);
     char *slash = strrchr(folder, '/');
-    struct statvfs is;
+    struct statvfs fs;
 
     must(path[0] != '\0');
     if (slash != NULL)
         slash[slash == folder] = '\0';
-    if (statvfs(slash != NULL ? folder : ".", &is) < 0)
+    if (statvfs(slash != NULL ? folder : ".", &fs) < 0)
         return false;
-    out->bytes = (int64_t)(is.f_blocks * is.f_frsize);
-    out->free_bytes = (int64_t)(is.f_bavail * is.f_frsize);
+    out->bytes = (int64_t)(fs.f_blocks * fs.f_frsize);
+    out->free_bytes = (int64_t)(fs.f_bavail * fs.f_frsize);
     return out->bytes > 0; /* some filesystems report no size */
 }
 
 /* Has the file all its blocks? A copy of the folder may be sparse. */
 static bool is_whole(const char *name, int64_t bytes)
 {
-    struct stat is;
+    struct stat st;
 
     must(bytes > 0);
-    return lstat(name, &is) == 0 && S_ISREG(is.st_mode) && is.st_size == bytes &&
-           is.st_blocks * 512 >= bytes;
+    return lstat(name, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == bytes &&
+           st.st_blocks * 512 >= bytes;
 }
 
 static int ballast_fill(const char *name, int64_t bytes)

@@ -56,12 +56,12 @@ static const char *network_name(long type)
 static int check_folder(const char *folder, struct err *err)
 {
     must(folder[0] != '\0');
-    struct stat is;
+    struct stat st;
     struct statfs fs;
 
-    if (stat(folder, &is) < 0)
+    if (stat(folder, &st) < 0)
         return err_set(err, ERR_IO, "%s: %m; the ledger's folder must be there", folder);
-    if (!S_ISDIR(is.st_mode))
+    if (!S_ISDIR(st.st_mode))
         return err_set(err, ERR_IO, "%s: not a folder; the ledger needs one", folder);
     if (access(folder, W_OK | X_OK) < 0)
         return err_set(err, ERR_IO, "%s: %m; the ledger's log and lock are made in this folder",
@@ -198,7 +198,7 @@ int file_check_head(int fd, const char *path, struct err *err)
 
 int file_prepare(const char *path, struct err *err)
 {
-    struct stat is;
+    struct stat st;
 
     /* Before SQLite opens the file: close() drops all POSIX locks of the process on it. */
     CLEANUP(file_close_fd) int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -206,9 +206,9 @@ int file_prepare(const char *path, struct err *err)
         return err_set(err, ERR_INVALID, "%s: a folder; the ledger is a file", path);
     if (fd < 0)
         return err_set(err, ERR_IO, "%s: %m", path);
-    if (fstat(fd, &is) < 0)
+    if (fstat(fd, &st) < 0)
         return err_set(err, ERR_IO, "%s: %m", path);
-    if (!S_ISREG(is.st_mode))
+    if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, "%s: not a regular file; the ledger is one", path);
     return file_check_head(fd, path, err);
 }
@@ -240,11 +240,11 @@ char *file_beside(const char *path, const char *suffix)
 int64_t file_bytes(const char *path, const char *suffix)
 {
     CLEANUP(xfreep) char *name = file_beside(path, suffix);
-    struct stat is;
+    struct stat st;
 
-    const int rc = stat(name, &is);
-    must(rc < 0 || is.st_size >= 0);
-    return rc < 0 ? 0 : (int64_t)is.st_size;
+    const int rc = stat(name, &st);
+    must(rc < 0 || st.st_size >= 0);
+    return rc < 0 ? 0 : (int64_t)st.st_size;
 }
 
 /* For names and for meta.created_ms only; no decision depends on it. */

@@ -129,11 +129,11 @@ static bool read_alone(const char *path, struct ledger_id *out)
 static bool is_the_same(const char *path)
 {
     struct ledger_id seen;
-    struct ledger_id is = {.seq = -1};
+    struct ledger_id id = {.seq = -1};
 
-    if (!side_read(path, &seen) || !read_alone(path, &is))
+    if (!side_read(path, &seen) || !read_alone(path, &id))
         return true;
-    return strcmp(seen.id, is.id) == 0 && (is.seq < 0 || is.seq >= seen.seq);
+    return strcmp(seen.id, id.id) == 0 && (id.seq < 0 || id.seq >= seen.seq);
 }
 
 int ledger_id_compare(const char *path, struct err *err)
@@ -161,15 +161,15 @@ int ledger_id_accept(const char *path, struct err *err)
 
 int ledger_id_note(const struct store *store, struct err *err)
 {
-    struct ledger_id is = {.seq = (int64_t)store->seq_stable};
+    struct ledger_id id = {.seq = (int64_t)store->seq_stable};
 
     must(!store->in_batch);
     if (store->memory)
         return 0;
-    const int failed = read_id(store->db, is.id, err);
-    if (failed != 0 || !is_id(is.id))
+    const int failed = read_id(store->db, id.id, err);
+    if (failed != 0 || !is_id(id.id))
         return failed;
-    return side_write(store->path, &is, err);
+    return side_write(store->path, &id, err);
 }
 
 /* --- copies --- */

@@ -39,16 +39,16 @@ static struct mark mark_of(const struct quiet_file *file)
     const char *path = file->path;
     CLEANUP(xfreep) char *wal = file_beside(path, "-wal");
     struct mark mark = {.held = !file->locked && is_held(path)};
-    struct stat is;
+    struct stat st;
 
     must(wal != NULL);
-    if (stat(path, &is) == 0) {
-        mark.bytes = (long long)is.st_size;
-        mark.at = is.st_mtim;
+    if (stat(path, &st) == 0) {
+        mark.bytes = (long long)st.st_size;
+        mark.at = st.st_mtim;
     }
-    if (stat(wal, &is) == 0) {
-        mark.wal_bytes = (long long)is.st_size;
-        mark.wal_at = is.st_mtim;
+    if (stat(wal, &st) == 0) {
+        mark.wal_bytes = (long long)st.st_size;
+        mark.wal_at = st.st_mtim;
     }
     return mark;
 }
@@ -72,16 +72,16 @@ static enum way way_of(const struct mark *mark)
 /* Checks that the file exists, is regular and not empty, and has a ledger's header. */
 static int look_at_file(const char *path, struct err *err)
 {
-    struct stat is;
+    struct stat st;
 
     must(path != NULL);
-    if (stat(path, &is) < 0)
+    if (stat(path, &st) < 0)
         return err_set(err, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %m", path);
-    if (S_ISDIR(is.st_mode))
+    if (S_ISDIR(st.st_mode))
         return err_set(err, ERR_INVALID, "%s: a folder; the ledger is a file in one", path);
-    if (!S_ISREG(is.st_mode))
+    if (!S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, "%s: not a regular file; the ledger is one", path);
-    if (is.st_size == 0)
+    if (st.st_size == 0)
         return err_set(err, ERR_INVALID, "%s: the file is empty; it contains no ledger", path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)

@@ -111,14 +111,14 @@ int64_t store_copies_bytes(const char *ledger)
     struct beside beside = beside_open(ledger);
     const char *name, *rest;
     int64_t bytes = 0;
-    struct stat is;
+    struct stat st;
 
     must(ledger[0] == '/');
     while ((rest = beside_next(&beside, &name)) != NULL)
         for (size_t i = 0; i < ARRAY_LEN(copies); i++)
             if (fnmatch(copies[i], rest, 0) == 0 &&
-                fstatat(dirfd(beside.folder), name, &is, AT_SYMLINK_NOFOLLOW) == 0)
-                bytes += is.st_size;
+                fstatat(dirfd(beside.folder), name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+                bytes += st.st_size;
     beside_done(&beside);
     return bytes;
 }

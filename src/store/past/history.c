@@ -20,7 +20,7 @@ static_assert(PARTS_MAX <= 1 << ROW_BITS, "every charge has a number");
 enum { PAGE_ROWS = 4096 };
 
 struct found_row {
-    struct history_row is; /* its texts are in texts */
+    struct history_row row; /* its texts are in texts */
     char texts[];
 };
 
@@ -41,14 +41,14 @@ static void newest_add(struct newest *newest, const struct history_row *row)
         bytes += text_of(texts[i]).len + 1;
     struct found_row *found = xmalloc(sizeof *found + bytes);
     char *at = found->texts;
-    found->is = *row;
-    found->is.uid = text_lay(&at, row->uid);
-    found->is.namespace = text_lay(&at, row->namespace);
-    found->is.name = text_lay(&at, row->name);
-    found->is.node = text_lay(&at, row->node);
-    found->is.node_uid = text_lay(&at, row->node_uid);
-    found->is.gpu = text_lay(&at, row->gpu);
-    found->is.state = text_lay(&at, row->state);
+    found->row = *row;
+    found->row.uid = text_lay(&at, row->uid);
+    found->row.namespace = text_lay(&at, row->namespace);
+    found->row.name = text_lay(&at, row->name);
+    found->row.node = text_lay(&at, row->node);
+    found->row.node_uid = text_lay(&at, row->node_uid);
+    found->row.gpu = text_lay(&at, row->gpu);
+    found->row.state = text_lay(&at, row->state);
     must(at == found->texts + bytes);
     newest->found = xgrow(newest->found, newest->count, &newest->capacity, sizeof *newest->found);
     newest->found[newest->count++] = found;
@@ -67,7 +67,7 @@ static int newest_first(const void *a, const void *b)
     const struct found_row *const *right = b;
 
     must(*left != NULL && *right != NULL);
-    return ((*left)->is.row < (*right)->is.row) - ((*left)->is.row > (*right)->is.row);
+    return ((*left)->row.row < (*right)->row.row) - ((*left)->row.row > (*right)->row.row);
 }
 
 /* Keeps the newest rows, without duplicates, which a corrupt ledger may have. */
@@ -80,7 +80,7 @@ static void newest_settle(struct newest *newest)
         return;
     qsort(newest->found, newest->count, sizeof(struct found_row *), newest_first);
     for (size_t i = 1; i < newest->count; i++) {
-        if (newest->found[i]->is.row == newest->found[kept]->is.row)
+        if (newest->found[i]->row.row == newest->found[kept]->row.row)
             xfree(newest->found[i]);
         else
             newest->found[++kept] = newest->found[i];
@@ -94,7 +94,7 @@ static void newest_settle(struct newest *newest)
 static uint64_t newest_floor(const struct newest *newest)
 {
     must(newest->count <= newest->limit);
-    return newest->count == newest->limit ? newest->found[newest->count - 1]->is.row : 0;
+    return newest->count == newest->limit ? newest->found[newest->count - 1]->row.row : 0;
 }
 
 static void newest_done(struct newest *newest)
@@ -303,7 +303,7 @@ static int history_page(sqlite3 *db, struct store_history_query *query, size_t l
     if (failed == 0)
         failed = history_read_packs(db, query, &newest, err);
     for (size_t i = 0; failed == 0 && i < newest.count; i++)
-        each(user, &newest.found[i]->is);
+        each(user, &newest.found[i]->row);
     query->before = failed == 0 ? newest_floor(&newest) : 0;
     newest_done(&newest);
     return failed;

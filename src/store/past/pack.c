@@ -190,7 +190,7 @@ void packer_add(struct packer *packer, const struct packed *allocation)
     struct strbuf *out = &packer->rows;
     const int64_t before = packer->facts.rows > 0 ? packer->facts.last : 0;
 
-    must(allocation->id > before && allocation->charges <= PARTS_MAX);
+    must(allocation->id > before && allocation->n_charges <= PARTS_MAX);
     pack_number(out, (uint64_t)(allocation->id - before));
     pack_text(out, text_of(allocation->uid));
     pack_put_word(packer, text_of(allocation->namespace));
@@ -200,10 +200,10 @@ void packer_add(struct packer *packer, const struct packed *allocation)
     pack_number(out, pack_zigzag(allocation->released_ms, packer->released_ms));
     pack_put_time(packer, allocation->bound_ms, allocation->released_ms);
     pack_put_time(packer, allocation->reserved_ms, allocation->released_ms);
-    pack_number(out, allocation->charges);
-    if (allocation->charges == 0)
+    pack_number(out, allocation->n_charges);
+    if (allocation->n_charges == 0)
         pack_number(out, allocation->unplaced_milli);
-    for (uint32_t i = 0; i < allocation->charges; i++) {
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct packed_charge *charge = &allocation->charge[i];
         pack_number(out, charge->at);
         pack_put_word(packer, text_of(charge->gpu));
@@ -363,16 +363,16 @@ int unpacker_open(struct unpacker *unpacker, struct text bytes, struct err *err)
 
 static void unpack_charges(struct unpacker *unpacker, struct packed *out)
 {
-    out->charges = (uint32_t)unpack_number(unpacker, PARTS_MAX);
-    out->unplaced_milli = out->charges == 0 ? (uint32_t)unpack_number(unpacker, UINT32_MAX) : 0;
-    for (uint32_t i = 0; i < out->charges && !has_failed(unpacker); i++) {
+    out->n_charges = (uint32_t)unpack_number(unpacker, PARTS_MAX);
+    out->unplaced_milli = out->n_charges == 0 ? (uint32_t)unpack_number(unpacker, UINT32_MAX) : 0;
+    for (uint32_t i = 0; i < out->n_charges && !has_failed(unpacker); i++) {
         struct packed_charge *charge = &out->charge[i];
         charge->at = (uint32_t)unpack_number(unpacker, PARTS_MAX - 1);
         charge->gpu = unpack_word(unpacker);
         charge->milli = (uint32_t)unpack_number(unpacker, UINT32_MAX);
         charge->mib = (uint32_t)unpack_number(unpacker, UINT32_MAX);
     }
-    must(out->charges <= PARTS_MAX);
+    must(out->n_charges <= PARTS_MAX);
 }
 
 /* The maximum leaves ten bits for the charge in a row number (history.c). */

@@ -44,7 +44,7 @@ struct packed {
     int64_t bound_ms;
     int64_t released_ms;
     uint32_t unplaced_milli; /* 0 if there are charges */
-    uint32_t charges;
+    uint32_t n_charges;
     struct packed_charge charge[PARTS_MAX];
 };
 

@@ -35,12 +35,12 @@ static int packs_read_charges(struct store *store, struct arena *arena, struct p
     struct bind bind = bind_start(stmt);
     int more = 0;
 
-    out->charges = 0;
+    out->n_charges = 0;
     bind_number(&bind, out->id);
     must(bind.rc == SQLITE_OK);
-    while (out->charges < PARTS_MAX && (more = db_step(stmt, err)) > 0) {
+    while (out->n_charges < PARTS_MAX && (more = db_step(stmt, err)) > 0) {
         struct row row = row_start(stmt);
-        struct packed_charge *charge = &out->charge[out->charges++];
+        struct packed_charge *charge = &out->charge[out->n_charges++];
         charge->at = (uint32_t)row_number(&row, 0, PARTS_MAX - 1);
         charge->gpu = arena_copy(arena, text_of(row_text(&row)));
         charge->milli = (uint32_t)row_number(&row, 1, UINT32_MAX);

@@ -19,9 +19,9 @@ int64_t past_bytes_of(const struct allocation *allocation)
     size_t bytes = ALLOCATION_BYTES + strlen(facts->uid) + 3 * strlen(facts->namespace) +
                    2 * strlen(facts->name) + facts->node->len + facts->node_uid->len;
 
-    for (uint32_t i = 0; i < facts->shares; i++)
+    for (uint32_t i = 0; i < facts->n_shares; i++)
         bytes += SHARE_BYTES + strlen(facts->share[i].container) + facts->share[i].gpu->len;
-    for (uint32_t i = 0; i < allocation->charges; i++)
+    for (uint32_t i = 0; i < allocation->n_charges; i++)
         bytes += CHARGE_BYTES + 2 * (size_t)allocation->charge[i].gpu->len + facts->node->len;
     must(bytes > 0 && bytes < INT64_MAX);
     return (int64_t)bytes;

@@ -158,7 +158,7 @@ static int unpack_next(sqlite3_vtab_cursor *base)
 
     must(cursor->has_row);
     cursor->row++;
-    if (++cursor->charge < cursor->unpacker.packed.charges)
+    if (++cursor->charge < cursor->unpacker.packed.n_charges)
         return SQLITE_OK;
     return unpack_take(cursor);
 }
@@ -180,15 +180,16 @@ static void unpack_say_charge(sqlite3_context *context, const struct unpack_curs
     const struct packed *packed = &cursor->unpacker.packed;
     static const struct packed_charge none = {.gpu = ""};
     const struct packed_charge *charge =
-        packed->charges > 0 ? &packed->charge[cursor->charge] : &none;
+        packed->n_charges > 0 ? &packed->charge[cursor->charge] : &none;
 
-    must(packed->charges == 0 || cursor->charge < packed->charges);
+    must(packed->n_charges == 0 || cursor->charge < packed->n_charges);
     if (column == UNPACK_AT)
         sqlite3_result_int64(context, charge->at);
     else if (column == UNPACK_GPU)
         unpack_say_text(context, charge->gpu);
     else if (column == UNPACK_MILLI)
-        sqlite3_result_int64(context, packed->charges > 0 ? charge->milli : packed->unplaced_milli);
+        sqlite3_result_int64(context,
+                             packed->n_charges > 0 ? charge->milli : packed->unplaced_milli);
     else
         sqlite3_result_int64(context, charge->mib);
 }

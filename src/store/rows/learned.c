@@ -18,10 +18,10 @@ enum { MODELS_TEXT_MAX = 65536 };
 
 static void learned_models(struct strbuf *out, const struct workload_class *class)
 {
-    must(class->models == 0 || class->model != NULL);
+    must(class->n_models == 0 || class->model != NULL);
     strbuf_reset(out);
     strbuf_char(out, '[');
-    for (uint32_t i = 0; i < class->models; i++) {
+    for (uint32_t i = 0; i < class->n_models; i++) {
         if (i > 0)
             strbuf_char(out, ',');
         strbuf_json(out, text_of(class->model[i]));
@@ -78,17 +78,17 @@ struct learned {
     uint64_t pods;
     int64_t until_ms;
     bool stored; /* table learned has a row */
-    uint32_t classes;
+    uint32_t n_classes;
     /* one more than a tally has, so that tally_restore() detects an excess */
     struct workload_class class[WORKLOAD_CLASSES_MAX + 1];
 };
 
 static int learned_wrong_models(const struct learned *learned, struct err *err)
 {
-    must(learned->classes <= WORKLOAD_CLASSES_MAX);
+    must(learned->n_classes <= WORKLOAD_CLASSES_MAX);
     return err_set(err, ERR_CORRUPT,
                    "class %u: models: a JSON array of texts, of at most %d bytes, would be right",
-                   learned->classes, MODELS_TEXT_MAX);
+                   learned->n_classes, MODELS_TEXT_MAX);
 }
 
 /*
@@ -111,8 +111,8 @@ static int learned_read_models(struct learned *learned, const char *json,
         const char *model = row_text(&row);
         if (row.fault != NULL)
             break;
-        must(class->models < room);
-        class->model[class->models++] = arena_copy(&learned->arena, text_of(model));
+        must(class->n_models < room);
+        class->model[class->n_models++] = arena_copy(&learned->arena, text_of(model));
     }
     (void)sqlite3_reset(stmt); /* repeats the error of the step */
     if (more < 0)
@@ -161,14 +161,14 @@ static int learned_read_numbers(struct row *row, int64_t place, uint32_t number[
 static int learned_read_class(struct learned *learned, struct err *err)
 {
     struct row row = row_start(learned->store->stmt[ST_CLASSES]);
-    struct workload_class *class = &learned->class[learned->classes];
+    struct workload_class *class = &learned->class[learned->n_classes];
     uint32_t number[NUMBERS] = {0};
 
-    must(learned->classes < ARRAY_LEN(learned->class));
+    must(learned->n_classes < ARRAY_LEN(learned->class));
     const int64_t place = row_number(&row, INT64_MIN, INT64_MAX);
-    if (place != learned->classes)
+    if (place != learned->n_classes)
         return err_set(err, ERR_CORRUPT, "class %" PRId64 ": place: %" PRIu32 " would be right",
-                       place, learned->classes);
+                       place, learned->n_classes);
     const int failed = learned_read_numbers(&row, place, number, err);
     if (failed != 0)
         return failed;
@@ -198,7 +198,7 @@ static int learned_read_classes(struct learned *learned, struct err *err)
         more = learned_read_class(learned, err);
         if (more < 0)
             break;
-        learned->classes++;
+        learned->n_classes++;
     }
     (void)sqlite3_reset(stmt); /* repeats the error of the step */
     return more;
@@ -235,14 +235,14 @@ static int learned_read(struct learned *learned, struct tally **out, struct err 
         failed = learned_read_classes(learned, err);
     if (failed != 0)
         return failed;
-    if (!learned->stored && learned->classes > 0)
+    if (!learned->stored && learned->n_classes > 0)
         return err_set(err, ERR_CORRUPT,
                        "classes without a row in table learned: one would be right");
     if (!learned->stored)
         return 0;
-    must(learned->classes <= ARRAY_LEN(learned->class));
+    must(learned->n_classes <= ARRAY_LEN(learned->class));
     const struct tally_rows rows = {
-        .pods = learned->pods, .classes = learned->classes, .class = learned->class};
+        .pods = learned->pods, .n_classes = learned->n_classes, .class = learned->class};
     return tally_restore(&rows, out, err);
 }
 

@@ -147,9 +147,9 @@ static int rows_read_node(struct node_rows *rows, struct node_build *out, struct
     if (failed == 0)
         failed = read_gpus(rows, out->name->text, err);
     if (failed == 0)
-        failed = read_owned_ids(rows, out->name->text, &out->owned_ids, err);
+        failed = read_owned_ids(rows, out->name->text, &out->n_owned_ids, err);
     out->owned_id = rows->owned_id;
-    out->gpus = rows->count;
+    out->n_gpus = rows->count;
     out->gpu = rows->gpu;
     return failed;
 }
@@ -278,7 +278,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     read_facts(&row, rows->names, &facts);
     int failed = row_check(&row, "allocation", err);
     if (failed == 0)
-        failed = rows_read_shares(rows, id, &facts.shares, err);
+        failed = rows_read_shares(rows, id, &facts.n_shares, err);
     if (failed != 0)
         return failed;
     facts.share = rows->share;

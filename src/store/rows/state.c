@@ -39,9 +39,9 @@ static void add_number(struct strbuf *out, const char *name, int64_t number)
     strbuf_u64(out, number < 0 ? 0 - (uint64_t)number : (uint64_t)number);
 }
 
-static void add_flag(struct strbuf *out, const char *name, bool is)
+static void add_flag(struct strbuf *out, const char *name, bool is_set)
 {
-    if (!is)
+    if (!is_set)
         return;
     state_key(out, name);
     strbuf_str(out, "true");
@@ -89,7 +89,7 @@ static void state_add_kept(struct strbuf *out, const struct allocation_facts *fa
     add_number(out, "unplaced_milli", facts->unplaced_milli);
     state_key(out, "shares");
     strbuf_char(out, '[');
-    for (uint32_t i = 0; i < facts->shares; i++) {
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
         if (i > 0)
             strbuf_char(out, ',');
         state_add_share(out, &facts->share[i]);
@@ -99,7 +99,7 @@ static void state_add_kept(struct strbuf *out, const struct allocation_facts *fa
 
 void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
 {
-    must(facts->shares <= PARTS_MAX);
+    must(facts->n_shares <= PARTS_MAX);
     strbuf_char(out, '{');
     state_add_step(out, facts);
     state_add_kept(out, facts);
@@ -108,7 +108,7 @@ void state_allocation(struct strbuf *out, const struct allocation_facts *facts)
 
 void state_step(struct strbuf *out, const struct allocation_facts *facts)
 {
-    must(facts->shares <= PARTS_MAX);
+    must(facts->n_shares <= PARTS_MAX);
     strbuf_char(out, '{');
     state_add_step(out, facts);
     strbuf_char(out, '}');
@@ -116,7 +116,7 @@ void state_step(struct strbuf *out, const struct allocation_facts *facts)
 
 void state_kept(struct strbuf *out, const struct allocation_facts *facts)
 {
-    must(facts->shares <= PARTS_MAX);
+    must(facts->n_shares <= PARTS_MAX);
     strbuf_char(out, '{');
     state_add_kept(out, facts);
     strbuf_char(out, '}');
@@ -151,17 +151,17 @@ void state_node(struct strbuf *out, const struct node_build *build)
     add_text(out, "problem_text", build->problem_text->text);
     add_flag(out, "gone", build->gone);
     add_number(out, "since_ms", build->since_ms);
-    for (uint32_t i = 0; i < build->owned_ids; i++) {
+    for (uint32_t i = 0; i < build->n_owned_ids; i++) {
         if (i == 0)
             state_key(out, "claims");
         strbuf_char(out, i == 0 ? '[' : ',');
         strbuf_json(out, atom_text(build->owned_id[i]));
     }
-    if (build->owned_ids > 0)
+    if (build->n_owned_ids > 0)
         strbuf_char(out, ']');
     state_key(out, "gpus");
     strbuf_char(out, '[');
-    for (uint32_t i = 0; i < build->gpus; i++) {
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
         if (i > 0)
             strbuf_char(out, ',');
         state_add_gpu(out, &build->gpu[i]);
@@ -190,9 +190,9 @@ struct node_build state_build_of(const struct node *node)
         .problem_text = node->problem_text,
         .gone = node->gone,
         .since_ms = node->since_ms,
-        .gpus = node->gpus,
+        .n_gpus = node->n_gpus,
         .gpu = node->gpu,
-        .owned_ids = node->owned_ids,
+        .n_owned_ids = node->n_owned_ids,
         .owned_id = node->owned_id,
     };
 }
@@ -204,7 +204,7 @@ static void add_request(struct strbuf *out, const struct request *request)
         return;
     state_key(out, "wants");
     strbuf_char(out, '[');
-    for (uint32_t i = 0; i < request->wants; i++) {
+    for (uint32_t i = 0; i < request->n_wants; i++) {
         const struct want *want = &request->want[i];
         must(want->parts > 0);
         if (i > 0)
@@ -217,9 +217,9 @@ static void add_request(struct strbuf *out, const struct request *request)
         strbuf_char(out, '}');
     }
     strbuf_char(out, ']');
-    if (request->models > 0) {
+    if (request->n_models > 0) {
         state_key(out, "models");
-        for (uint32_t i = 0; i < request->models; i++) {
+        for (uint32_t i = 0; i < request->n_models; i++) {
             strbuf_char(out, i == 0 ? '[' : ',');
             strbuf_json(out, text_of(request->model[i]));
         }
@@ -240,11 +240,11 @@ static void add_policy(struct strbuf *out, const struct command *command)
         return;
     add_text(out, "policy", book->name);
     add_text(out, "digest", book->digest);
-    if (book->rules == 0)
+    if (book->n_rules == 0)
         return;
     state_key(out, "holding");
     strbuf_char(out, '[');
-    for (uint32_t i = 0; i < book->rules; i++) {
+    for (uint32_t i = 0; i < book->n_rules; i++) {
         if ((command->holding & one_rule(i)) == 0)
             continue;
         strbuf_printf(out, first ? "%u" : ",%u", i + 1);

@@ -46,13 +46,13 @@ static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 
 static bool same_rows(const struct node *a, const struct node *b)
 {
-    if (a == NULL || b == NULL || !same_node_row(a, b) || a->gpus != b->gpus ||
-        a->owned_ids != b->owned_ids)
+    if (a == NULL || b == NULL || !same_node_row(a, b) || a->n_gpus != b->n_gpus ||
+        a->n_owned_ids != b->n_owned_ids)
         return false;
-    for (uint32_t i = 0; i < a->gpus; i++)
+    for (uint32_t i = 0; i < a->n_gpus; i++)
         if (!same_gpu_row(&a->gpu[i], &b->gpu[i]))
             return false;
-    for (uint32_t i = 0; i < a->owned_ids; i++)
+    for (uint32_t i = 0; i < a->n_owned_ids; i++)
         if (a->owned_id[i] != b->owned_id[i])
             return false;
     return true;
@@ -61,7 +61,7 @@ static bool same_rows(const struct node *a, const struct node *b)
 static const struct gpu *gpu_of(const struct node *node, const struct atom *id)
 {
     must(id != NULL);
-    for (uint32_t i = 0; node != NULL && i < node->gpus; i++)
+    for (uint32_t i = 0; node != NULL && i < node->n_gpus; i++)
         if (node->gpu[i].id == id)
             return &node->gpu[i];
     return NULL;
@@ -110,26 +110,26 @@ static int write_put_gpu(struct store *store, const struct node *node, const str
 static bool write_owned_ids(const struct node *node, const struct atom *id)
 {
     must(id != NULL);
-    for (uint32_t i = 0; node != NULL && i < node->owned_ids; i++)
+    for (uint32_t i = 0; node != NULL && i < node->n_owned_ids; i++)
         if (node->owned_id[i] == id)
             return true;
     return false;
 }
 
 /* Runs a statement on table claim for each owned id of `of` that `but` does not have. */
-static int each_owned_id(struct store *store, enum statement statement, const struct node *of,
+static int each_owned_id(struct store *store, enum statement statement, const struct node *node,
                          const struct node *but, struct err *err)
 {
     int failed = 0;
 
-    must(of->owned_ids <= GPUS_PER_NODE_MAX);
-    for (uint32_t i = 0; failed == 0 && i < of->owned_ids; i++) {
-        if (write_owned_ids(but, of->owned_id[i]))
+    must(node->n_owned_ids <= GPUS_PER_NODE_MAX);
+    for (uint32_t i = 0; failed == 0 && i < node->n_owned_ids; i++) {
+        if (write_owned_ids(but, node->owned_id[i]))
             continue;
         struct bind bind = bind_start(store->stmt[statement]);
-        bind_text(&bind, of->name->text);
-        bind_text(&bind, of->owned_id[i]->text);
-        failed = run_one(&bind, "the claim of GPU", of->owned_id[i]->text, err);
+        bind_text(&bind, node->name->text);
+        bind_text(&bind, node->owned_id[i]->text);
+        failed = run_one(&bind, "the claim of GPU", node->owned_id[i]->text, err);
     }
     return failed;
 }
@@ -141,7 +141,7 @@ static int put_inventory(struct store *store, const struct node *before, const s
     must(after != NULL);
 
     int failed = put_node(store, before, after, err);
-    for (uint32_t i = 0; failed == 0 && i < after->gpus; i++)
+    for (uint32_t i = 0; failed == 0 && i < after->n_gpus; i++)
         failed = write_put_gpu(store, after, gpu_of(before, after->gpu[i].id), &after->gpu[i], err);
     if (failed == 0 && before != NULL)
         failed = each_owned_id(store, ST_OWNED_ID_DROP, before, after, err);
@@ -157,7 +157,7 @@ static int drop_inventory(struct store *store, const struct node *before, const 
     int failed = 0;
 
     must(before != NULL);
-    for (uint32_t i = 0; failed == 0 && i < before->gpus; i++) {
+    for (uint32_t i = 0; failed == 0 && i < before->n_gpus; i++) {
         const struct atom *id = before->gpu[i].id;
         if (gpu_of(after, id) != NULL)
             continue;
@@ -178,8 +178,8 @@ static int add_shares(struct store *store, int64_t id, const struct allocation *
 {
     int failed = 0;
 
-    must(allocation->facts.shares <= PARTS_MAX);
-    for (uint32_t i = 0; failed == 0 && i < allocation->facts.shares; i++) {
+    must(allocation->facts.n_shares <= PARTS_MAX);
+    for (uint32_t i = 0; failed == 0 && i < allocation->facts.n_shares; i++) {
         const struct share *share = &allocation->facts.share[i];
         struct bind bind = bind_start(store->stmt[ST_SHARE_ADD]);
         bind_number(&bind, id);
@@ -202,8 +202,8 @@ static int write_add_charges(struct store *store, int64_t id, const struct alloc
 {
     int failed = 0;
 
-    must(allocation->charges <= allocation->facts.shares);
-    for (uint32_t i = 0; failed == 0 && i < allocation->charges; i++) {
+    must(allocation->n_charges <= allocation->facts.n_shares);
+    for (uint32_t i = 0; failed == 0 && i < allocation->n_charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         struct bind bind = bind_start(store->stmt[ST_CHARGE_ADD]);
         bind_number(&bind, id);

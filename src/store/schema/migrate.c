@@ -12,7 +12,7 @@
 
 static const struct store_migration *step_from(const struct store_schema *schema, int64_t version)
 {
-    for (size_t i = 0; i < schema->migrations; i++)
+    for (size_t i = 0; i < schema->n_migrations; i++)
         if (schema->migration[i].from == version)
             return &schema->migration[i];
     return NULL;

@@ -32,7 +32,7 @@ static const struct store_migration steps[] = {
 const struct store_schema store_schema = {.version = ARRAY_LEN(steps) + 1,
                                           .sql = store_schema_sql,
                                           .migration = steps,
-                                          .migrations = ARRAY_LEN(steps)};
+                                          .n_migrations = ARRAY_LEN(steps)};
 
 /* Appends a statement without comments and blanks, so that its layout does not matter. */
 static void add_bare(struct strbuf *out, const char *sql)
@@ -90,18 +90,18 @@ static int describe_fresh(const struct store_schema *schema, struct strbuf *out,
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err)
 {
     must(db != NULL);
-    struct strbuf is, should;
+    struct strbuf present, should;
 
-    strbuf_init(&is);
+    strbuf_init(&present);
     strbuf_init(&should);
-    int failed = schema_describe(db, &is, err);
+    int failed = schema_describe(db, &present, err);
     if (failed == 0)
         failed = describe_fresh(schema, &should, err);
-    if (failed == 0 && strcmp(is.data, should.data) != 0)
+    if (failed == 0 && strcmp(present.data, should.data) != 0)
         failed = err_set(err, ERR_CORRUPT,
                          "%s: the ledger is corrupt: its tables are not those of version %u",
                          db_name(db), schema->version);
-    strbuf_done(&is);
+    strbuf_done(&present);
     strbuf_done(&should);
     return failed;
 }

@@ -47,7 +47,7 @@ static void put_time(struct json_writer *json, const char *key, int64_t ms)
 /* Zero on a closed node or GPU, even if gpu_free() is not: no share can go there. */
 uint32_t admin_gpu_free(const struct node *node, const struct gpu *gpu)
 {
-    must(gpu >= node->gpu && gpu < node->gpu + node->gpus);
+    must(gpu >= node->gpu && gpu < node->gpu + node->n_gpus);
     if (node->unusable.why != USABLE || node_closed(node) != REASON_NONE ||
         gpu_closed(gpu) != REASON_NONE)
         return 0;
@@ -143,7 +143,7 @@ const char *admin_gpu_state(const struct gpu *gpu)
 static bool is_unusable(const struct node *node)
 {
     must(node->unusable.why < UNUSABLES);
-    return node->gpus > 0 && node->unusable.why != USABLE;
+    return node->n_gpus > 0 && node->unusable.why != USABLE;
 }
 
 /* gone and problem take precedence over the reason why the node is closed. */
@@ -176,7 +176,7 @@ static bool admin_is_cordoned(const struct node *node)
 {
     bool cordoned = false;
 
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         if ((node->gpu[i].flags & (GPU_CORDONED | GPU_ABSENT)) == 0)
             return false;
         cordoned = cordoned || (node->gpu[i].flags & GPU_ABSENT) == 0;
@@ -225,7 +225,7 @@ bool admin_node_is(const struct node *node, const char *word)
     bool found = strcmp(admin_node_shown(node), word) == 0;
 
     must(word[0] != '\0');
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         const char *state = admin_gpu_state(&node->gpu[i]);
         open = open || (ok && strcmp(state, "ok") == 0);
         found = found || (strcmp(state, "ok") != 0 && strcmp(state, word) == 0);
@@ -281,7 +281,7 @@ static void put_node_text(struct json_writer *json, const struct node *node)
 /* Models are interned, so equal pointers are equal names. */
 static bool is_first_of_model(const struct node *node, uint32_t gpu)
 {
-    must(gpu < node->gpus);
+    must(gpu < node->n_gpus);
     for (uint32_t i = 0; i < gpu; i++)
         if (node->gpu[i].model == node->gpu[gpu].model)
             return false;
@@ -294,7 +294,7 @@ static void admin_put_models(struct json_writer *json, const struct node *node)
     CLEANUP(strbuf_done) struct strbuf models;
 
     strbuf_init(&models);
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         if (!is_first_of_model(node, i))
             continue;
         if (models.len > 0)
@@ -312,9 +312,9 @@ static void put_holders(struct json_writer *json, const struct node *node, const
 {
     json_write_key(json, "holders");
     json_write_array(json);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        for (uint32_t k = 0; k < allocation->charges; k++) {
+        for (uint32_t k = 0; k < allocation->n_charges; k++) {
             const struct charge *charge = &allocation->charge[k];
             if (node_gpu(node, atom_text(charge->gpu)) != gpu)
                 continue;
@@ -341,7 +341,7 @@ static void put_topology(struct json_writer *json, const struct node *node, cons
         return;
     json_write_key(json, "nvlink");
     json_write_array(json);
-    for (uint32_t i = 0; i < node->gpus && i < GPUS_PER_NODE_MAX; i++)
+    for (uint32_t i = 0; i < node->n_gpus && i < GPUS_PER_NODE_MAX; i++)
         if ((gpu->peers >> i & 1) != 0)
             json_write_text(json, atom_text(node->gpu[i].id));
     json_write_array_end(json);
@@ -455,7 +455,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     must(node->name != NULL);
     fragments_of_node(fragments, node, fragment);
     /* The sum is not checked here: safe mode shows wrong ones, too. */
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i], fragment_at(fragment, i));
     json_write_object(json);
     put_atom(json, "name", node->name);
@@ -472,7 +472,7 @@ void admin_node(struct json_writer *json, const struct node *node, struct fragme
     put_u64(json, "unnamedGpus", node->unnamed_gpus);
     json_write_key(json, "gpus");
     json_write_array(json);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         admin_put_gpu(json, node, &node->gpu[i], fragment_at(fragment, i), measured, pods);
     json_write_array_end(json);
     json_write_object_end(json);
@@ -502,7 +502,7 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
 {
     json_write_key(json, "charges");
     json_write_array(json);
-    for (uint32_t i = 0; i < allocation->charges; i++) {
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct charge *charge = &allocation->charge[i];
         json_write_object(json);
         admin_put_place(json, node, charge->gpu);
@@ -519,10 +519,10 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
 static void put_shares(struct json_writer *json, const struct allocation *allocation,
                        const struct node *node, const struct admin_measured *measured)
 {
-    must(allocation->facts.shares <= PARTS_MAX);
+    must(allocation->facts.n_shares <= PARTS_MAX);
     json_write_key(json, "shares");
     json_write_array(json);
-    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+    for (uint32_t i = 0; i < allocation->facts.n_shares; i++) {
         const struct share *share = &allocation->facts.share[i];
         json_write_object(json);
         json_write_member(json, "container", share->container);
@@ -645,7 +645,7 @@ static void put_shape(struct json_writer *json, const struct defrag_shape *shape
 
     strbuf_init(&models);
     must(shape->class->parts > 0);
-    for (uint32_t i = 0; i < shape->class->models; i++)
+    for (uint32_t i = 0; i < shape->class->n_models; i++)
         strbuf_printf(&models, "%s%s", i > 0 ? "," : "", shape->class->model[i]);
     json_write_object(json);
     put_u64(json, "gpus", shape->class->parts);
@@ -668,12 +668,12 @@ void admin_defrag(struct json_writer *json, const struct defrag_plan *plan)
     put_u64(json, "fragmentMilliAfter", plan->fragment_milli_after);
     json_write_key(json, "moves");
     json_write_array(json);
-    for (uint32_t i = 0; i < plan->moves; i++)
+    for (uint32_t i = 0; i < plan->n_moves; i++)
         put_move(json, &plan->move[i]);
     json_write_array_end(json);
     json_write_key(json, "shapes");
     json_write_array(json);
-    for (uint32_t i = 0; i < plan->shapes; i++)
+    for (uint32_t i = 0; i < plan->n_shapes; i++)
         put_shape(json, &plan->shape[i]);
     json_write_array_end(json);
 }
@@ -703,7 +703,7 @@ void admin_drift(struct json_writer *json, const struct drift *drift, int64_t no
     json_write_object_end(json);
 }
 
-/* since and asks restart when the hints evict the pod. */
+/* since and asks restart when the table evicts the pod. */
 static void admin_put_waiting(struct json_writer *json, const struct admin_waiting *waiting)
 {
     must(waiting->n_asks > 0 || waiting->last_ms == 0);

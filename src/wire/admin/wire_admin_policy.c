@@ -52,7 +52,7 @@ static void put_rule(struct json_writer *json, const struct policy_context *cont
 {
     const struct rule *rule = &context->rulebook->rule[at];
 
-    must(at < context->rulebook->rules);
+    must(at < context->rulebook->n_rules);
     json_write_object(json);
     policy_put_u64(json, "number", at + 1);
     json_write_member(json, "name", rule->name);
@@ -94,7 +94,7 @@ void admin_policy(struct json_writer *json, const struct admin_policy *policy)
     json_write_member(json, "prices", book->prices_by == PRICES_OFF ? "off" : "known");
     json_write_key(json, "rules");
     json_write_array(json);
-    for (uint32_t i = 0; i < book->rules; i++)
+    for (uint32_t i = 0; i < book->n_rules; i++)
         put_rule(json, policy->context, i, policy->now_ms);
     json_write_array_end(json);
     policy_put_time(json, "changesAt", rulebook_next_ms(book, policy->now_ms));

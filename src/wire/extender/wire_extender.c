@@ -40,24 +40,24 @@ static void *extender_grown(struct arena *arena, const void *items, uint32_t cou
  */
 static bool extender_make_room(struct json_reader *in, struct args_reading *reading)
 {
-    must(reading->out->names <= reading->room);
+    must(reading->out->n_names <= reading->room);
 
     enum { FIRST = 64 };
     struct extender_args *out = reading->out;
-    if (out->names < reading->room)
+    if (out->n_names < reading->room)
         return true;
-    if (out->names >= NODES_MAX) {
+    if (out->n_names >= NODES_MAX) {
         json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
         return false;
     }
     reading->room = reading->room == 0 ? FIRST : reading->room * 2;
     out->name =
-        extender_grown(reading->arena, out->name, out->names, reading->room, sizeof *out->name);
+        extender_grown(reading->arena, out->name, out->n_names, reading->room, sizeof *out->name);
     if (reading->has_nodes) {
-        out->node =
-            extender_grown(reading->arena, out->node, out->names, reading->room, sizeof *out->node);
-        out->node_bytes = extender_grown(reading->arena, out->node_bytes, out->names, reading->room,
-                                         sizeof *out->node_bytes);
+        out->node = extender_grown(reading->arena, out->node, out->n_names, reading->room,
+                                   sizeof *out->node);
+        out->node_bytes = extender_grown(reading->arena, out->node_bytes, out->n_names,
+                                         reading->room, sizeof *out->node_bytes);
     }
     return true;
 }
@@ -74,7 +74,7 @@ static void extender_read_names(struct json_reader *in, struct args_reading *rea
     while (json_read_string_element(in, &name)) {
         if (!json_read_is_name(in, NAME_BYTES_MAX, name) || !extender_make_room(in, reading))
             return;
-        out->name[out->names++] = name;
+        out->name[out->n_names++] = name;
     }
 }
 
@@ -84,7 +84,7 @@ static void extender_read_node(struct json_reader *in, struct args_reading *read
     must(reading->out->full_nodes);
 
     struct extender_args *out = reading->out;
-    const uint32_t i = out->names;
+    const uint32_t i = out->n_names;
     if (!extender_make_room(in, reading))
         return;
     (void)json_read_peek(in); /* moves to the value's first byte */
@@ -95,7 +95,7 @@ static void extender_read_node(struct json_reader *in, struct args_reading *read
     out->node_bytes[i] = (struct text){begin, (size_t)(in->at - begin)};
     if (out->name[i].len == 0)
         json_reader_fail(in, "has no metadata.name");
-    out->names++;
+    out->n_names++;
 }
 
 static const char *const node_list_keys[] = {"items"};
@@ -132,12 +132,12 @@ void extender_pod_read(struct json_reader *in, const struct wire_rules *rules, s
 /* Keeps the hashes: webhooks.c uses them to look up each name in the snapshot, and for a digest. */
 static void extender_check_distinct(struct json_reader *in, struct extender_args *out)
 {
-    must(out->names <= NODES_MAX);
-    must(out->names == 0 || out->name != NULL);
+    must(out->n_names <= NODES_MAX);
+    must(out->n_names == 0 || out->name != NULL);
 
     uint32_t second;
-    out->hash = arena_array(in->arena, out->names, sizeof *out->hash);
-    if (!distinct_names(in->arena, out->name, out->names, out->hash, &second))
+    out->hash = arena_array(in->arena, out->n_names, sizeof *out->hash);
+    if (!distinct_names(in->arena, out->name, out->n_names, out->hash, &second))
         json_reader_fail(in, "%s: node \"%.*s\" comes twice",
                          out->full_nodes ? "Nodes" : "NodeNames", TEXT_ARG(out->name[second]));
 }
@@ -146,7 +146,7 @@ static const char *const args_keys[] = {"Pod", "Nodes", "NodeNames"};
 
 static bool read_args(struct json_reader *in, struct args_reading *reading)
 {
-    must(reading->out->names == 0);
+    must(reading->out->n_names == 0);
 
     struct json_read_fields fields = JSON_FIELDS(args_keys);
     bool has_pod = false;
@@ -184,7 +184,7 @@ int extender_args_decode(struct text body, const struct wire_rules *rules, struc
     struct args_reading reading = {.out = out, .arena = arena, .rules = rules};
     must(rules != NULL);
 
-    *out = (struct extender_args){.names = 0};
+    *out = (struct extender_args){.n_names = 0};
     json_reader_init(&in, body, "body", arena, err);
     if (read_args(&in, &reading))
         extender_check_distinct(&in, out);
@@ -196,7 +196,7 @@ static void write_chosen(struct json_writer *json, const struct extender_args *a
 {
     json_write_array(json);
     for (uint32_t i = 0; i < result->chosen; i++) {
-        must(result->choice[i] < args->names);
+        must(result->choice[i] < args->n_names);
         json_write_text(json, args->name[result->choice[i]]);
     }
     json_write_array_end(json);
@@ -214,7 +214,7 @@ static void write_nodes(struct json_writer *json, const struct extender_args *ar
     json_write_key(json, "items");
     json_write_array(json);
     for (uint32_t i = 0; i < result->chosen; i++) {
-        must(result->choice[i] < args->names);
+        must(result->choice[i] < args->n_names);
         json_write_raw(json, args->node_bytes[result->choice[i]]);
     }
     json_write_array_end(json);
@@ -224,9 +224,9 @@ static void write_nodes(struct json_writer *json, const struct extender_args *ar
 /* kube-scheduler does not try to preempt on these nodes, unlike on those in FailedNodes. */
 static void write_refusals(struct json_writer *json, const struct extender_filter_result *result)
 {
-    must(result->refusals == 0 || result->refusal != NULL);
+    must(result->n_refusals == 0 || result->refusal != NULL);
     json_write_object(json);
-    for (uint32_t i = 0; i < result->refusals; i++) {
+    for (uint32_t i = 0; i < result->n_refusals; i++) {
         json_write_key_text(json, result->refusal[i].name);
         json_write_str(json, result->refusal[i].text);
     }
@@ -237,7 +237,7 @@ static void write_refusals(struct json_writer *json, const struct extender_filte
 void extender_filter_encode(struct strbuf *out, const struct extender_args *args,
                             const struct extender_filter_result *result)
 {
-    must(args->names >= result->chosen || result->error != NULL);
+    must(args->n_names >= result->chosen || result->error != NULL);
 
     struct json_writer json;
     const bool good = result->error == NULL;
@@ -274,13 +274,13 @@ void extender_filter_encode(struct strbuf *out, const struct extender_args *args
 void extender_priorities_encode(struct strbuf *out, const struct extender_args *args,
                                 const uint8_t *score)
 {
-    must(score != NULL || args->names == 0);
+    must(score != NULL || args->n_names == 0);
 
     enum { SCORE_MAX = 10 };
     struct json_writer json;
     json_writer_init(&json, out);
     json_write_array(&json);
-    for (uint32_t i = 0; i < args->names; i++) {
+    for (uint32_t i = 0; i < args->n_names; i++) {
         must(score[i] <= SCORE_MAX);
         json_write_object(&json);
         json_write_key(&json, "Host");

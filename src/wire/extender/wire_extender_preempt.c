@@ -38,7 +38,7 @@ static void read_uid(struct json_reader *in, bool whole, struct text *out)
 /* The limit is far above the pods of one node; it keeps the count in 32 bits. */
 static void read_uids(struct json_reader *in, bool whole, struct extender_victims *out)
 {
-    must(out->uids == 0);
+    must(out->n_uids == 0);
 
     enum { UIDS_MAX = 1 << 20 };
     struct text uid;
@@ -48,12 +48,12 @@ static void read_uids(struct json_reader *in, bool whole, struct extender_victim
         read_uid(in, whole, &uid);
         if (in->failed)
             return;
-        if (out->uids == UIDS_MAX) {
+        if (out->n_uids == UIDS_MAX) {
             json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d victims", UIDS_MAX);
             return;
         }
-        out->uid = arena_grow(in->arena, out->uid, out->uids, UIDS_MAX, sizeof *out->uid);
-        out->uid[out->uids++] = uid;
+        out->uid = arena_grow(in->arena, out->uid, out->n_uids, UIDS_MAX, sizeof *out->uid);
+        out->uid[out->n_uids++] = uid;
     }
 }
 
@@ -83,7 +83,7 @@ static void read_victims(struct json_reader *in, bool whole, struct extender_vic
 static void extender_preempt_read_nodes(struct json_reader *in, bool whole,
                                         struct extender_preempt *out)
 {
-    must(out->nodes == 0);
+    must(out->n_nodes == 0);
 
     struct text key;
     if (!json_read_object(in))
@@ -93,12 +93,12 @@ static void extender_preempt_read_nodes(struct json_reader *in, bool whole,
         if (key.len == 0 || key.len > NAME_BYTES_MAX)
             json_reader_fail(in, "a node's name must have 1 to %d bytes", NAME_BYTES_MAX);
         read_victims(in, whole, &victims);
-        if (!in->failed && out->nodes == NODES_MAX)
+        if (!in->failed && out->n_nodes == NODES_MAX)
             json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
         if (in->failed)
             return;
-        out->node = arena_grow(in->arena, out->node, out->nodes, NODES_MAX, sizeof *out->node);
-        out->node[out->nodes++] = victims;
+        out->node = arena_grow(in->arena, out->node, out->n_nodes, NODES_MAX, sizeof *out->node);
+        out->node[out->n_nodes++] = victims;
     }
 }
 
@@ -106,12 +106,12 @@ static void extender_preempt_check_distinct(struct json_reader *in,
                                             const struct extender_preempt *out)
 {
     uint32_t second;
-    uint32_t *hash = arena_array(in->arena, out->nodes, sizeof *hash);
-    struct text *name = arena_array(in->arena, out->nodes, sizeof *name);
-    must(out->nodes <= NODES_MAX);
-    for (uint32_t i = 0; i < out->nodes; i++)
+    uint32_t *hash = arena_array(in->arena, out->n_nodes, sizeof *hash);
+    struct text *name = arena_array(in->arena, out->n_nodes, sizeof *name);
+    must(out->n_nodes <= NODES_MAX);
+    for (uint32_t i = 0; i < out->n_nodes; i++)
         name[i] = out->node[i].node;
-    if (!distinct_names(in->arena, name, out->nodes, hash, &second))
+    if (!distinct_names(in->arena, name, out->n_nodes, hash, &second))
         json_reader_fail(in, "node \"%.*s\" comes twice", TEXT_ARG(name[second]));
 }
 
@@ -121,7 +121,7 @@ static const char *const preempt_keys[] = {"Pod", "NodeNameToVictims", "NodeName
 static void read_preempt(struct json_reader *in, const struct wire_rules *rules,
                          struct extender_preempt *out)
 {
-    must(out->nodes == 0 && out->node == NULL);
+    must(out->n_nodes == 0 && out->node == NULL);
 
     struct json_read_fields fields = JSON_FIELDS(preempt_keys);
     bool has_pod = false;
@@ -156,7 +156,7 @@ int extender_preempt_decode(struct text body, const struct wire_rules *rules, st
     struct json_reader in;
     must(rules != NULL);
 
-    *out = (struct extender_preempt){.nodes = 0};
+    *out = (struct extender_preempt){.n_nodes = 0};
     json_reader_init(&in, body, "body", arena, err);
     read_preempt(&in, rules, out);
     if (!in.failed)
@@ -167,11 +167,11 @@ int extender_preempt_decode(struct text body, const struct wire_rules *rules, st
 /* kube-scheduler ranks the candidates by NumPDBViolations, so it is returned unchanged. */
 static void write_victims(struct json_writer *json, const struct extender_victims *victims)
 {
-    must(victims->uids == 0 || victims->uid != NULL);
+    must(victims->n_uids == 0 || victims->uid != NULL);
     json_write_object(json);
     json_write_key(json, "Pods");
     json_write_array(json);
-    for (uint32_t i = 0; i < victims->uids; i++) {
+    for (uint32_t i = 0; i < victims->n_uids; i++) {
         json_write_object(json);
         json_write_key(json, "UID");
         json_write_text(json, victims->uid[i]);
@@ -188,12 +188,12 @@ void extender_preempt_encode(struct strbuf *out, const struct extender_preempt *
                              const bool *keep)
 {
     struct json_writer json;
-    must(keep != NULL || args->nodes == 0);
+    must(keep != NULL || args->n_nodes == 0);
     json_writer_init(&json, out);
     json_write_object(&json);
     json_write_key(&json, "NodeNameToMetaVictims");
     json_write_object(&json);
-    for (uint32_t i = 0; i < args->nodes; i++)
+    for (uint32_t i = 0; i < args->n_nodes; i++)
         if (keep[i]) {
             json_write_key_text(&json, args->node[i].node);
             write_victims(&json, &args->node[i]);

@@ -9,7 +9,7 @@
 /* A slot of a table that is at most half full; place is 1 + index of the name, 0 if free. */
 struct distinct_slot {
     uint32_t hash;
-    uint32_t place;
+    uint32_t position;
 };
 
 bool distinct_names(struct arena *arena, const struct text *name, uint32_t count, uint32_t *hash,
@@ -23,9 +23,9 @@ bool distinct_names(struct arena *arena, const struct text *name, uint32_t count
     for (uint32_t i = 0; i < count; i++) {
         hash[i] = text_hash(name[i]);
         uint32_t at = hash[i] & (slots - 1);
-        for (; slot[at].place != 0; at = (at + 1) & (slots - 1))
+        for (; slot[at].position != 0; at = (at + 1) & (slots - 1))
             /* Comparing hashes first avoids nearly all comparisons of names. */
-            if (slot[at].hash == hash[i] && text_eq(name[slot[at].place - 1], name[i])) {
+            if (slot[at].hash == hash[i] && text_eq(name[slot[at].position - 1], name[i])) {
                 *out_second = i;
                 return false;
             }

@@ -687,7 +687,7 @@ static int field_of(const struct json_read_fields *fields, struct text key)
     must(fields->key != NULL);
 
     int near = -1;
-    for (uint32_t i = 0; i < fields->keys; i++) {
+    for (uint32_t i = 0; i < fields->n_keys; i++) {
         const char *name = fields->key[i];
         if (strlen(name) != key.len)
             continue;
@@ -701,7 +701,7 @@ static int field_of(const struct json_read_fields *fields, struct text key)
 
 bool json_read_field(struct json_reader *in, struct json_read_fields *fields, int *out_key)
 {
-    must(fields->keys <= JSON_FIELDS_MAX);
+    must(fields->n_keys <= JSON_FIELDS_MAX);
 
     struct text key;
     while (json_read_key(in, &key)) {

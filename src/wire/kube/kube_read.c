@@ -193,7 +193,7 @@ void *arena_grow(struct arena *arena, const void *items, uint32_t count, uint32_
 /* A null counts as present; callers that need a value check for it. */
 bool need_field(struct json_reader *in, const struct json_read_fields *fields, int key)
 {
-    must(key >= 0 && (uint32_t)key < fields->keys);
+    must(key >= 0 && (uint32_t)key < fields->n_keys);
     if ((fields->seen & UINT32_C(1) << key) == 0)
         json_reader_fail(in, "has no \"%s\"", fields->key[key]);
     return !in->failed;

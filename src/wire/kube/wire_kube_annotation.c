@@ -72,10 +72,10 @@ static bool annotation_read_share(struct json_reader *in, struct pod_share *out)
 static bool annotation_add_share(struct json_reader *in, struct pod *pod,
                                  const struct pod_share *share)
 {
-    must(pod->shares <= PARTS_MAX);
+    must(pod->n_shares <= PARTS_MAX);
     must(share->gpu != NULL && share->milli > 0);
 
-    for (uint32_t i = 0; i < pod->shares; i++) {
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
         const struct pod_share *other = &pod->share[i];
         if (strcmp(other->gpu, share->gpu) == 0 &&
             strcmp(other->container, share->container) == 0) {
@@ -83,12 +83,12 @@ static bool annotation_add_share(struct json_reader *in, struct pod *pod,
             return false;
         }
     }
-    if (pod->shares == PARTS_MAX) {
+    if (pod->n_shares == PARTS_MAX) {
         json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d shares (PARTS_MAX)", PARTS_MAX);
         return false;
     }
-    pod->share = arena_grow(in->arena, pod->share, pod->shares, PARTS_MAX, sizeof *pod->share);
-    pod->share[pod->shares++] = *share;
+    pod->share = arena_grow(in->arena, pod->share, pod->n_shares, PARTS_MAX, sizeof *pod->share);
+    pod->share[pod->n_shares++] = *share;
     return true;
 }
 
@@ -101,7 +101,7 @@ static bool annotation_read_shares(void *user, struct json_reader *in, struct te
     must(user != NULL);
 
     struct pod *pod = user;
-    const uint32_t before = pod->shares;
+    const uint32_t before = pod->n_shares;
     const char *name = arena_copy(in->arena, container);
     if (container.len == 0 || container.len > NAME_BYTES_MAX || strlen(name) != container.len)
         json_reader_fail(in, "is no name of a container");
@@ -115,7 +115,7 @@ static bool annotation_read_shares(void *user, struct json_reader *in, struct te
         if (!annotation_read_share(in, &share) || !annotation_add_share(in, pod, &share))
             return false;
     }
-    if (pod->shares == before)
+    if (pod->n_shares == before)
         json_reader_fail(in, "holds no share");
     return !in->failed;
 }
@@ -125,7 +125,7 @@ static const char *const note_keys[] = {"v", "containers"};
 /* Another version is not read: its keys may have another meaning. */
 static void annotation_read(struct json_reader *in, struct pod *out)
 {
-    must(out->shares == 0);
+    must(out->n_shares == 0);
 
     struct json_read_fields fields = JSON_FIELDS(note_keys);
     int64_t version = 0;
@@ -140,7 +140,7 @@ static void annotation_read(struct json_reader *in, struct pod *out)
     }
     if (!in->failed && version == 0)
         json_reader_fail(in, "has no \"v\"");
-    if (!in->failed && out->shares == 0)
+    if (!in->failed && out->n_shares == 0)
         json_reader_fail(in, "has no \"containers\" with shares");
 }
 
@@ -164,7 +164,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
     /* Drop the shares read so far: an allocation counts only as a whole. */
     out->annotation = NOTE_BROKEN;
     out->note_error = arena_copy(arena, text_of(err.text));
-    out->shares = 0;
+    out->n_shares = 0;
     out->share = NULL;
 }
 
@@ -177,7 +177,7 @@ static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
     const struct json_reader_mark whole = json_reader_mark(in);
     const char *name;
 
-    must(gpu->nvlinks == 0);
+    must(gpu->n_nvlinks == 0);
     if (!json_read_array(in)) {
         gpu->nvlink_odd = json_reader_retreat(in, whole);
         return;
@@ -189,12 +189,12 @@ static void read_nvlink(struct json_reader *in, struct gpu_facts *gpu)
             gpu->nvlink_odd = json_reader_retreat(in, mark);
             continue;
         }
-        gpu->nvlink_odd = gpu->nvlink_odd || gpu->nvlinks == GPUS_PER_NODE_MAX;
-        if (gpu->nvlinks == GPUS_PER_NODE_MAX)
+        gpu->nvlink_odd = gpu->nvlink_odd || gpu->n_nvlinks == GPUS_PER_NODE_MAX;
+        if (gpu->n_nvlinks == GPUS_PER_NODE_MAX)
             continue;
-        gpu->nvlink = arena_grow(in->arena, gpu->nvlink, gpu->nvlinks, GPUS_PER_NODE_MAX,
+        gpu->nvlink = arena_grow(in->arena, gpu->nvlink, gpu->n_nvlinks, GPUS_PER_NODE_MAX,
                                  sizeof *gpu->nvlink);
-        gpu->nvlink[gpu->nvlinks++] = name;
+        gpu->nvlink[gpu->n_nvlinks++] = name;
     }
 }
 
@@ -282,25 +282,25 @@ static void annotation_add_gpu(struct json_reader *in, struct node_facts *facts,
                                const struct gpu_facts *gpu)
 {
     enum { KEPT_MAX = GPUS_PER_NODE_MAX + 1 }; /* one more, to detect too many */
-    must(facts->gpus <= KEPT_MAX);
+    must(facts->n_gpus <= KEPT_MAX);
     must(gpu->id != NULL);
 
-    for (uint32_t i = 0; i < facts->gpus; i++) {
+    for (uint32_t i = 0; i < facts->n_gpus; i++) {
         must(facts->gpu[i].id != NULL);
         if (strcmp(facts->gpu[i].id, gpu->id) == 0)
             json_reader_fail(in, "has the uuid of another GPU of the node");
         if (facts->gpu[i].index == gpu->index)
             json_reader_fail(in, "has the index of another GPU of the node");
     }
-    if (in->failed || facts->gpus == KEPT_MAX)
+    if (in->failed || facts->n_gpus == KEPT_MAX)
         return;
-    facts->gpu = arena_grow(in->arena, facts->gpu, facts->gpus, KEPT_MAX, sizeof *facts->gpu);
-    facts->gpu[facts->gpus++] = *gpu;
+    facts->gpu = arena_grow(in->arena, facts->gpu, facts->n_gpus, KEPT_MAX, sizeof *facts->gpu);
+    facts->gpu[facts->n_gpus++] = *gpu;
 }
 
 void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
 {
-    must(out->gpus == 0 && !out->has_gpus);
+    must(out->n_gpus == 0 && !out->has_gpus);
 
     struct json_reader in;
     struct err err;
@@ -319,6 +319,6 @@ void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
     if (out->has_gpus)
         return;
     out->gpus_error = arena_copy(arena, text_of(err.text));
-    out->gpus = 0;
+    out->n_gpus = 0;
     out->gpu = NULL;
 }

@@ -65,8 +65,8 @@ static bool read_taint(void *user, struct json_reader *in)
     if (!read_strings(in, &fields, field))
         return false;
     struct taint *grown =
-        arena_grow(in->arena, taints->taint, taints->taints, ANY_COUNT, sizeof *grown);
-    grown[taints->taints++] =
+        arena_grow(in->arena, taints->taint, taints->n_taints, ANY_COUNT, sizeof *grown);
+    grown[taints->n_taints++] =
         (struct taint){field[0], field[1], taint_effect_of(text_of(field[2]))};
     taints->taint = grown;
     return true;
@@ -117,9 +117,9 @@ static bool read_toleration(void *user, struct json_reader *in)
     static_assert(ARRAY_LEN(toleration_keys) == ARRAY_LEN(field), "each key has its place");
     if (!read_strings(in, &fields, field))
         return false;
-    struct toleration *grown =
-        arena_grow(in->arena, demands->toleration, demands->tolerations, ANY_COUNT, sizeof *grown);
-    grown[demands->tolerations++] = (struct toleration){
+    struct toleration *grown = arena_grow(in->arena, demands->toleration, demands->n_tolerations,
+                                          ANY_COUNT, sizeof *grown);
+    grown[demands->n_tolerations++] = (struct toleration){
         .key = field[0],
         .value = field[1],
         .op = toleration_operator_of(text_of(field[2])),
@@ -146,8 +146,8 @@ static bool read_selector(void *user, struct json_reader *in, struct text key)
     if (!json_read_cstring(in, &value))
         return false;
     struct label *grown =
-        arena_grow(in->arena, demands->selector, demands->selectors, ANY_COUNT, sizeof *grown);
-    grown[demands->selectors++] = (struct label){arena_copy(in->arena, key), value};
+        arena_grow(in->arena, demands->selector, demands->n_selectors, ANY_COUNT, sizeof *grown);
+    grown[demands->n_selectors++] = (struct label){arena_copy(in->arena, key), value};
     demands->selector = grown;
     return true;
 }
@@ -234,8 +234,8 @@ static bool read_term(void *user, struct json_reader *in)
     if (in->failed)
         return false;
     struct node_term *grown =
-        arena_grow(in->arena, demands->term, demands->terms, ANY_COUNT, sizeof *grown);
-    grown[demands->terms++] =
+        arena_grow(in->arena, demands->term, demands->n_terms, ANY_COUNT, sizeof *grown);
+    grown[demands->n_terms++] =
         (struct node_term){list[0].count, list[0].rule, list[1].count, list[1].rule};
     demands->term = grown;
     return whole;
@@ -248,7 +248,7 @@ static const char *const affinity_path[] = {
 /* Descends into one member of the path; other members are not requirements. */
 static bool read_affinity_at(struct json_reader *in, struct node_demands *out, size_t depth)
 {
-    struct json_read_fields fields = {.key = &affinity_path[depth], .keys = 1};
+    struct json_read_fields fields = {.key = &affinity_path[depth], .n_keys = 1};
     bool whole = true;
     int key;
 

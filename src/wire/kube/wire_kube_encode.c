@@ -78,11 +78,11 @@ static bool encode_before(const struct seen *a, const struct seen *b)
 static void note_init(struct annotation *annotation, const struct allocation *allocation,
                       const struct node *node)
 {
-    must(allocation->facts.shares <= PARTS_MAX);
+    must(allocation->facts.n_shares <= PARTS_MAX);
 
     annotation->allocation = allocation;
     annotation->count = 0;
-    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+    for (uint32_t i = 0; i < allocation->facts.n_shares; i++) {
         const struct seen seen = encode_see(&allocation->facts.share[i], node);
         uint32_t at = annotation->count++;
         for (; at > 0 && encode_before(&seen, &annotation->seen[at - 1]); at--)
@@ -94,7 +94,7 @@ static void note_init(struct annotation *annotation, const struct allocation *al
 /* True if share i of the allocation is the first of its container. */
 static bool opens_container(const struct allocation *allocation, uint32_t i)
 {
-    must(i < allocation->facts.shares);
+    must(i < allocation->facts.n_shares);
     for (uint32_t j = 0; j < i; j++)
         if (strcmp(allocation->facts.share[j].container, allocation->facts.share[i].container) == 0)
             return false;
@@ -141,7 +141,7 @@ static void write_container(struct json_writer *json, const struct annotation *a
 
 static void encode_write_value(struct strbuf *out, const struct annotation *annotation)
 {
-    must(annotation->count == annotation->allocation->facts.shares);
+    must(annotation->count == annotation->allocation->facts.n_shares);
 
     struct json_writer json;
     json_writer_init(&json, out);
@@ -150,7 +150,7 @@ static void encode_write_value(struct strbuf *out, const struct annotation *anno
     json_write_u64(&json, 1);
     json_write_key(&json, "containers");
     json_write_object(&json);
-    for (uint32_t i = 0; i < annotation->allocation->facts.shares; i++)
+    for (uint32_t i = 0; i < annotation->allocation->facts.n_shares; i++)
         if (opens_container(annotation->allocation, i))
             write_container(&json, annotation, annotation->allocation->facts.share[i].container);
     json_write_object_end(&json);
@@ -159,7 +159,7 @@ static void encode_write_value(struct strbuf *out, const struct annotation *anno
 
 void note_value(struct strbuf *out, const struct allocation *allocation, const struct node *node)
 {
-    must(allocation->facts.shares > 0);
+    must(allocation->facts.n_shares > 0);
 
     struct annotation annotation;
     note_init(&annotation, allocation, node);
@@ -276,13 +276,13 @@ static void annotate_required_by(struct annotations *all, const char *container)
 static void annotate_required(struct annotations *all, const struct allocation *allocation,
                               const struct request *request)
 {
-    must(allocation->facts.shares > 0);
+    must(allocation->facts.n_shares > 0);
 
     encode_annotate(all, TEXT(ANNOTATION_REQUIRED_POD), TEXT(REQUIRED_PLUGINS));
-    for (uint32_t i = 0; i < allocation->facts.shares; i++)
+    for (uint32_t i = 0; i < allocation->facts.n_shares; i++)
         if (opens_container(allocation, i))
             annotate_required_by(all, allocation->facts.share[i].container);
-    for (uint32_t i = 0; request != NULL && i < request->others; i++)
+    for (uint32_t i = 0; request != NULL && i < request->n_others; i++)
         annotate_required_by(all, request->other[i]);
 }
 
@@ -298,7 +298,7 @@ static void annotate_visible(struct annotations *all, const struct annotation *a
 
     encode_visible(&value, annotation, NULL);
     encode_annotate(all, text_of(visible_key), text_in(&value));
-    for (uint32_t i = 0; i < annotation->allocation->facts.shares; i++) {
+    for (uint32_t i = 0; i < annotation->allocation->facts.n_shares; i++) {
         const char *container = annotation->allocation->facts.share[i].container;
         if (!opens_container(annotation->allocation, i))
             continue;
@@ -337,7 +337,7 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
     struct json_writer json;
     size_t bytes;
     struct err err;
-    must(allocation->facts.shares > 0);
+    must(allocation->facts.n_shares > 0);
     note_init(&annotation, allocation, node);
     json_writer_init(&json, out);
     /* The size is checked by binding_encode(); without a signer nothing can fail. */
@@ -347,9 +347,9 @@ void annotation_encode(struct strbuf *out, const struct allocation *allocation,
 /* Container names become parts of keys, and the API server does not check a Binding's keys. */
 static int encode_check_keys(const struct allocation *allocation, struct err *err)
 {
-    must(allocation->facts.shares <= PARTS_MAX);
+    must(allocation->facts.n_shares <= PARTS_MAX);
 
-    for (uint32_t i = 0; i < allocation->facts.shares; i++) {
+    for (uint32_t i = 0; i < allocation->facts.n_shares; i++) {
         const char *container = allocation->facts.share[i].container;
         if (!is_key_name(container))
             return err_set(err, ERR_INVALID,

@@ -41,16 +41,16 @@ static bool keep_label(struct json_reader *in, struct node_reading *reading, str
     /* The API server refuses such keys; a cluster file may have them. */
     if (key.len == 0 || memchr(key.at, '=', key.len) != NULL || memchr(key.at, 0, key.len) != NULL)
         return true;
-    if (node->labels == reading->label_room) {
+    if (node->n_labels == reading->label_room) {
         const uint32_t room = reading->label_room > 0 ? 2 * reading->label_room : 64;
         struct label *label = arena_array(in->arena, room, sizeof *label);
-        if (node->labels > 0)
-            memcpy(label, reading->label, node->labels * sizeof *label);
+        if (node->n_labels > 0)
+            memcpy(label, reading->label, node->n_labels * sizeof *label);
         reading->label = label;
         reading->label_room = room;
         node->label = label;
     }
-    reading->label[node->labels++] = (struct label){arena_copy(in->arena, key), value};
+    reading->label[node->n_labels++] = (struct label){arena_copy(in->arena, key), value};
     return true;
 }
 
@@ -370,7 +370,7 @@ static const char *const spec_keys[] = {"unschedulable", "taints"};
 /* unschedulable is set by kubectl cordon, and absent otherwise. */
 static void node_read_spec(struct json_reader *in, struct node_facts *out)
 {
-    must(!out->taints.unschedulable && out->taints.taints == 0);
+    must(!out->taints.unschedulable && out->taints.n_taints == 0);
 
     struct json_read_fields fields = JSON_FIELDS(spec_keys);
     int key;

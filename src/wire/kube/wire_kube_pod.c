@@ -54,13 +54,13 @@ struct pod_reading {
     const struct wire_rules *rules;
     struct pod *pod;
     const char *annotation; /* milligpu.io/allocation as written; NULL if absent */
-    uint32_t counts;
+    uint32_t n_counts;
     struct count_annotation *count;
     struct pod_containers init;
     struct pod_containers app;
     struct amounts pod_level; /* spec.resources, of the whole pod */
     struct amounts overhead;
-    uint32_t statuses;
+    uint32_t n_statuses;
     struct container_status *status;
     bool resize_infeasible;
     bool agent_label; /* the label of wire_rules.agents is present, with its value */
@@ -103,11 +103,11 @@ static void read_allocation_annotation(struct json_reader *in, struct pod_readin
  */
 static void keep_odd_key(struct arena *arena, struct pod *pod, struct text prefix, struct text key)
 {
-    must(pod->odd_keys <= ODD_KEYS_MAX);
+    must(pod->n_odd_keys <= ODD_KEYS_MAX);
     must(key.at != NULL);
 
-    if (pod->odd_keys < ODD_KEYS_MAX && memchr(key.at, '\0', key.len) == NULL)
-        pod->odd_key[pod->odd_keys++] =
+    if (pod->n_odd_keys < ODD_KEYS_MAX && memchr(key.at, '\0', key.len) == NULL)
+        pod->odd_key[pod->n_odd_keys++] =
             arena_printf(arena, "%.*s%.*s", TEXT_ARG(prefix), TEXT_ARG(key));
 }
 
@@ -190,9 +190,9 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
         .container = {key.at + sizeof count_prefix - 1, key.len - (sizeof count_prefix - 1)}};
     if (!json_read_cstring(in, &count.value))
         return false;
-    reading->count =
-        arena_grow(in->arena, reading->count, reading->counts, ANY_NUMBER, sizeof *reading->count);
-    reading->count[reading->counts++] = count;
+    reading->count = arena_grow(in->arena, reading->count, reading->n_counts, ANY_NUMBER,
+                                sizeof *reading->count);
+    reading->count[reading->n_counts++] = count;
     return true;
 }
 
@@ -528,9 +528,9 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
     }
     if (in->failed || !resized)
         return;
-    reading->status = arena_grow(in->arena, reading->status, reading->statuses, ANY_NUMBER,
+    reading->status = arena_grow(in->arena, reading->status, reading->n_statuses, ANY_NUMBER,
                                  sizeof *reading->status);
-    reading->status[reading->statuses++] = status;
+    reading->status[reading->n_statuses++] = status;
 }
 
 /* No share depends on a status entry, so an unreadable one is skipped. */
@@ -583,7 +583,7 @@ static const char *const status_keys[] = {"phase", "conditions", "containerStatu
 /* If status is no object, the pod is unreadable and counts as not ended. */
 static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
 {
-    must(reading->statuses == 0);
+    must(reading->n_statuses == 0);
 
     const struct json_reader_mark mark = json_reader_mark(in);
     struct json_read_fields fields = JSON_FIELDS(status_keys);
@@ -624,10 +624,10 @@ static const struct container_status *status_of(const struct pod_reading *readin
 {
     const struct container_status wanted = {.name = text_of(name)};
 
-    must(reading->statuses == 0 || reading->status != NULL);
-    if (reading->statuses == 0)
+    must(reading->n_statuses == 0 || reading->status != NULL);
+    if (reading->n_statuses == 0)
         return NULL;
-    return bsearch(&wanted, reading->status, reading->statuses, sizeof wanted, pod_by_name);
+    return bsearch(&wanted, reading->status, reading->n_statuses, sizeof wanted, pod_by_name);
 }
 
 /* A resize in place counts with the maximum of the requested, allocated and actual amounts. */
@@ -680,8 +680,8 @@ static int64_t pod_effective(const struct pod_reading *reading, enum counted whi
 static void count_requests(struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
-    if (reading->statuses > 1)
-        qsort(reading->status, reading->statuses, sizeof *reading->status, pod_by_name);
+    if (reading->n_statuses > 1)
+        qsort(reading->status, reading->n_statuses, sizeof *reading->status, pod_by_name);
     for (uint32_t i = 0; i < reading->init.count; i++)
         apply_resize(reading, &reading->init.item[i]);
     for (uint32_t i = 0; i < reading->app.count; i++)
@@ -707,11 +707,11 @@ static const char *pod_count_of(struct pod_reading *reading, const char *name)
 {
     const struct count_annotation wanted = {.container = text_of(name)};
 
-    must(reading->counts == 0 || reading->count != NULL);
-    if (reading->counts == 0)
+    must(reading->n_counts == 0 || reading->count != NULL);
+    if (reading->n_counts == 0)
         return NULL;
     struct count_annotation *annotation =
-        bsearch(&wanted, reading->count, reading->counts, sizeof wanted, by_container);
+        bsearch(&wanted, reading->count, reading->n_counts, sizeof wanted, by_container);
     if (annotation == NULL)
         return NULL;
     annotation->used = true;
@@ -721,9 +721,9 @@ static const char *pod_count_of(struct pod_reading *reading, const char *name)
 /* Annotations without a container have no effect. Call it when all containers are known. */
 static void keep_odd_counts(struct arena *arena, const struct pod_reading *reading)
 {
-    must(reading->counts == 0 || reading->count != NULL);
+    must(reading->n_counts == 0 || reading->count != NULL);
 
-    for (uint32_t i = 0; i < reading->counts; i++)
+    for (uint32_t i = 0; i < reading->n_counts; i++)
         if (!reading->count[i].used)
             keep_odd_key(arena, reading->pod, text_of(count_prefix), reading->count[i].container);
 }
@@ -731,9 +731,9 @@ static void keep_odd_counts(struct arena *arena, const struct pod_reading *readi
 /* Sorts, so that duplicates for one container are adjacent: these are ambiguous. */
 static void sort_counts(struct pod_reading *reading)
 {
-    if (reading->counts > 1)
-        qsort(reading->count, reading->counts, sizeof *reading->count, by_container);
-    for (uint32_t i = 1; i < reading->counts; i++)
+    if (reading->n_counts > 1)
+        qsort(reading->count, reading->n_counts, sizeof *reading->count, by_container);
+    for (uint32_t i = 1; i < reading->n_counts; i++)
         if (by_container(&reading->count[i - 1], &reading->count[i]) == 0)
             reading->pod->unreadable =
                 "metadata.annotations: a key with gpu-count.milligpu.io/ comes twice";
@@ -745,11 +745,11 @@ static void join_containers(struct json_reader *in, struct pod_reading *reading)
     struct pod *pod = reading->pod;
     const uint32_t all = reading->init.count + reading->app.count;
 
-    must(pod->containers == 0);
+    must(pod->n_containers == 0);
     sort_counts(reading);
     pod->container = arena_array(in->arena, all, sizeof *pod->container);
-    for (pod->containers = 0; pod->containers < all; pod->containers++) {
-        const uint32_t i = pod->containers;
+    for (pod->n_containers = 0; pod->n_containers < all; pod->n_containers++) {
+        const uint32_t i = pod->n_containers;
         const bool init = i < reading->init.count;
         const struct container *from =
             init ? &reading->init.item[i] : &reading->app.item[i - reading->init.count];

@@ -29,7 +29,7 @@ static uint64_t key_of(const struct allocation *allocation, const struct share *
 
 static const struct measured_share *by_key(const struct measured *measured, uint64_t key)
 {
-    for (uint32_t i = 0; measured != NULL && i < measured->shares; i++)
+    for (uint32_t i = 0; measured != NULL && i < measured->n_shares; i++)
         if (measured->share[i].key == key)
             return &measured->share[i];
     return NULL;
@@ -47,7 +47,7 @@ struct merging {
 
 static const struct usage_container *container_of(const struct usage_pod *pod, const char *name)
 {
-    for (uint32_t i = 0; pod != NULL && i < pod->containers; i++)
+    for (uint32_t i = 0; pod != NULL && i < pod->n_containers; i++)
         if (text_is(pod->container[i].name, name))
             return &pod->container[i];
     return NULL;
@@ -58,7 +58,7 @@ static const struct usage_gpu *gpu_of(const struct merging *merging,
                                       const struct usage_container *container,
                                       const struct gpu *gpu)
 {
-    for (uint32_t i = 0; container != NULL && i < container->gpus; i++)
+    for (uint32_t i = 0; container != NULL && i < container->n_gpus; i++)
         if (node_gpu(merging->node, container->gpu[i].gpu) == gpu)
             return &container->gpu[i];
     return NULL;
@@ -82,20 +82,20 @@ static int64_t idle_since(const struct measured_share *was, const struct allocat
  * If the listener cannot record the end of an idle time, its stored start would also count for the
  * next one: so the next one begins only after that has succeeded.
  */
-static void tell_idle(const struct measured_how *how, const struct measured_idle *idle,
-                      struct measured_share *is)
+static void report_idle(const struct measured_how *how, const struct measured_idle *idle,
+                        struct measured_share *now)
 {
-    const bool keep = is->idle_since_ms > 0 && is->at_ms - is->idle_since_ms >= MEASURED_KEPT_MS;
+    const bool keep = now->idle_since_ms > 0 && now->at_ms - now->idle_since_ms >= MEASURED_KEPT_MS;
 
     must(idle->since_ms == 0);
-    if (how->idle == NULL || keep == is->kept)
+    if (how->idle == NULL || keep == now->kept)
         return;
-    struct measured_idle told = *idle;
-    told.since_ms = keep ? is->idle_since_ms : 0;
-    if (how->idle(how->user, &told))
-        is->kept = keep;
+    struct measured_idle reported = *idle;
+    reported.since_ms = keep ? now->idle_since_ms : 0;
+    if (how->idle(how->user, &reported))
+        now->kept = keep;
     else if (!keep)
-        is->idle_since_ms = 0;
+        now->idle_since_ms = 0;
 }
 
 /* A container with several GPUs has several shares; new_over is reported with the first. */
@@ -118,17 +118,17 @@ static void merge_share(struct merging *merging, const struct allocation *alloca
     const struct measured_idle idle = {.allocation = allocation, .share = share};
     const uint64_t key = key_of(allocation, share, gpu);
     const struct measured_share *was = by_key(merging->before, key);
-    struct measured_share *is = &merging->after->share[merging->after->shares];
+    struct measured_share *now = &merging->after->share[merging->after->n_shares];
     if (said == NULL && was != NULL) {
-        *is = *was;
-        merging->after->shares++;
-        if (!measured_is_fresh(is, merging->how->now_ms))
-            is->idle_since_ms = 0;
-        tell_idle(merging->how, &idle, is);
+        *now = *was;
+        merging->after->n_shares++;
+        if (!measured_is_fresh(now, merging->how->now_ms))
+            now->idle_since_ms = 0;
+        report_idle(merging->how, &idle, now);
     }
     if (said == NULL)
         return;
-    *is = (struct measured_share){
+    *now = (struct measured_share){
         .key = key,
         .at_ms = merging->how->now_ms,
         .idle_since_ms = idle_since(was, allocation, said->milli, merging->how->now_ms),
@@ -139,16 +139,16 @@ static void merge_share(struct merging *merging, const struct allocation *alloca
         .is_scaled = said->is_scaled,
         .kept = was != NULL && was->kept,
     };
-    merging->after->shares++;
-    tell_idle(merging->how, &idle, is);
+    merging->after->n_shares++;
+    report_idle(merging->how, &idle, now);
     const uint8_t over = was != NULL ? was->over : USAGE_OVER_NOT;
     const struct measured_fact fact = {
         .allocation = allocation,
         .share = share,
         .gpu = gpu,
-        .measured = is,
+        .measured = now,
         .new_over =
-            is->over > over && is_first_share(allocation, share) ? is->over : USAGE_OVER_NOT,
+            now->over > over && is_first_share(allocation, share) ? now->over : USAGE_OVER_NOT,
     };
     if (merging->how->fact != NULL)
         merging->how->fact(merging->how->user, &fact);
@@ -158,9 +158,9 @@ static uint32_t bound_shares(const struct node *node)
 {
     uint32_t shares = 0;
 
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         if (node->allocation[i]->facts.state == STATE_BOUND)
-            shares += node->allocation[i]->facts.shares;
+            shares += node->allocation[i]->facts.n_shares;
     return shares;
 }
 
@@ -174,23 +174,23 @@ struct measured *measured_merge(const struct measured *before, const struct node
     uint32_t known = 0;
     struct map pods;
 
-    must(report->pods <= USAGE_PODS_MAX);
+    must(report->n_pods <= USAGE_PODS_MAX);
     map_init(&pods);
-    for (uint32_t i = 0; i < report->pods; i++)
+    for (uint32_t i = 0; i < report->n_pods; i++)
         (void)map_put(&pods, report->pod[i].uid, &report->pod[i]);
     merging.after->refs = 1;
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         if (allocation->facts.state != STATE_BOUND)
             continue;
         const struct usage_pod *pod = map_find(&pods, text_of(allocation->facts.uid));
         known += pod != NULL;
-        for (uint32_t k = 0; k < allocation->facts.shares; k++)
+        for (uint32_t k = 0; k < allocation->facts.n_shares; k++)
             merge_share(&merging, allocation, &allocation->facts.share[k], pod);
     }
     map_done(&pods);
-    must(known <= report->pods);
-    *out_unknown = report->pods - known;
+    must(known <= report->n_pods);
+    *out_unknown = report->n_pods - known;
     return merging.after;
 }
 
@@ -209,7 +209,7 @@ struct measured *measured_resume(const struct node *node, const struct measured_
         const struct gpu *gpu = node_gpu(node, atom_text(idle[i].share->gpu));
         const int64_t since_ms = idle[i].since_ms;
         must(allocation->facts.state == STATE_BOUND && gpu != NULL);
-        measured->share[measured->shares++] = (struct measured_share){
+        measured->share[measured->n_shares++] = (struct measured_share){
             .key = key_of(allocation, idle[i].share, gpu),
             .at_ms = reported_ms > 0 ? reported_ms : 1,
             .idle_since_ms =
@@ -226,12 +226,12 @@ struct measured *measured_resume(const struct node *node, const struct measured_
 
 struct measured *measured_without_idle(const struct measured *measured)
 {
-    const size_t room = (size_t)measured->shares * sizeof(struct measured_share);
+    const size_t room = (size_t)measured->n_shares * sizeof(struct measured_share);
     struct measured *after = xcalloc(1, sizeof *after + room);
 
     after->refs = 1;
-    after->shares = measured->shares;
-    for (uint32_t i = 0; i < measured->shares; i++) {
+    after->n_shares = measured->n_shares;
+    for (uint32_t i = 0; i < measured->n_shares; i++) {
         after->share[i] = measured->share[i];
         after->share[i].idle_since_ms = 0;
         after->share[i].kept = false;
@@ -241,7 +241,7 @@ struct measured *measured_without_idle(const struct measured *measured)
 
 bool measured_keeps(const struct measured *measured)
 {
-    for (uint32_t i = 0; i < measured->shares; i++)
+    for (uint32_t i = 0; i < measured->n_shares; i++)
         if (measured->share[i].kept)
             return true;
     return false;
@@ -312,15 +312,15 @@ void measured_sum(const struct measured *measured, const struct node *node, cons
     bool unknown = false;
 
     *out = (struct measured_sum){.milli = USAGE_UNKNOWN, .mib = USAGE_UNKNOWN};
-    for (uint32_t i = 0; measured != NULL && i < node->allocations; i++) {
+    for (uint32_t i = 0; measured != NULL && i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
-        for (uint32_t k = 0; k < allocation->facts.shares; k++) {
+        for (uint32_t k = 0; k < allocation->facts.n_shares; k++) {
             const struct share *share = &allocation->facts.share[k];
             if (node_gpu(node, atom_text(share->gpu)) != gpu)
                 continue;
-            const struct measured_share *is = measured_find(measured, node, allocation, share);
-            if (is != NULL && measured_is_fresh(is, now_ms))
-                add_known(out, is);
+            const struct measured_share *now = measured_find(measured, node, allocation, share);
+            if (now != NULL && measured_is_fresh(now, now_ms))
+                add_known(out, now);
             else
                 unknown = true;
         }

@@ -32,13 +32,13 @@ static void put_amount(struct json_writer *json, const char *key, int32_t amount
 
 static void put_container(struct json_writer *json, const struct usage_container *container)
 {
-    must(container->gpus <= GPUS_PER_NODE_MAX && container->name.len > 0);
+    must(container->n_gpus <= GPUS_PER_NODE_MAX && container->name.len > 0);
     json_write_object(json);
     json_write_key(json, "name");
     json_write_text(json, container->name);
     json_write_key(json, "gpus");
     json_write_array(json);
-    for (uint32_t i = 0; i < container->gpus; i++) {
+    for (uint32_t i = 0; i < container->n_gpus; i++) {
         const struct usage_gpu *gpu = &container->gpu[i];
         must(gpu->milli <= GPU_MILLI);
         must(!gpu->is_scaled || gpu->milli != USAGE_UNKNOWN);
@@ -64,13 +64,13 @@ static void put_container(struct json_writer *json, const struct usage_container
 
 static void put_pod(struct json_writer *json, const struct usage_pod *pod)
 {
-    must(pod->containers <= CONTAINERS_MAX && pod->uid.len > 0);
+    must(pod->n_containers <= CONTAINERS_MAX && pod->uid.len > 0);
     json_write_object(json);
     json_write_key(json, "uid");
     json_write_text(json, pod->uid);
     json_write_key(json, "containers");
     json_write_array(json);
-    for (uint32_t i = 0; i < pod->containers; i++)
+    for (uint32_t i = 0; i < pod->n_containers; i++)
         put_container(json, &pod->container[i]);
     json_write_array_end(json);
     json_write_object_end(json);
@@ -80,7 +80,7 @@ void usage_report_encode(struct strbuf *out, const struct usage_report *report)
 {
     struct json_writer json;
 
-    must(report->pods <= USAGE_PODS_MAX && report->number > 0);
+    must(report->n_pods <= USAGE_PODS_MAX && report->number > 0);
     must(report->seconds > 0 && report->seconds <= USAGE_SECONDS_MAX);
     json_writer_init(&json, out);
     json_write_object(&json);
@@ -94,7 +94,7 @@ void usage_report_encode(struct strbuf *out, const struct usage_report *report)
     json_write_u64(&json, report->seconds);
     json_write_key(&json, "pods");
     json_write_array(&json);
-    for (uint32_t i = 0; i < report->pods; i++)
+    for (uint32_t i = 0; i < report->n_pods; i++)
         put_pod(&json, &report->pod[i]);
     json_write_array_end(&json);
     json_write_object_end(&json);
@@ -169,16 +169,17 @@ static void read_usage_gpus(struct json_reader *in, struct usage_container *out)
 
     json_read_array(in);
     while (json_read_element(in)) {
-        if (out->gpus == GPUS_PER_NODE_MAX) {
+        if (out->n_gpus == GPUS_PER_NODE_MAX) {
             too_many(in, GPUS_PER_NODE_MAX);
             return;
         }
-        out->gpu = arena_grow(in->arena, out->gpu, out->gpus, GPUS_PER_NODE_MAX, sizeof *out->gpu);
-        read_usage_gpu(in, &out->gpu[out->gpus]);
-        name[out->gpus] = out->gpu[out->gpus].gpu;
-        out->gpus++;
+        out->gpu =
+            arena_grow(in->arena, out->gpu, out->n_gpus, GPUS_PER_NODE_MAX, sizeof *out->gpu);
+        read_usage_gpu(in, &out->gpu[out->n_gpus]);
+        name[out->n_gpus] = out->gpu[out->n_gpus].gpu;
+        out->n_gpus++;
     }
-    demand_distinct(in, name, out->gpus);
+    demand_distinct(in, name, out->n_gpus);
 }
 
 static void read_over(struct json_reader *in, enum usage_over *out)
@@ -201,7 +202,7 @@ static void read_usage_container(struct json_reader *in, struct usage_container 
     struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
-    *out = (struct usage_container){.gpus = 0};
+    *out = (struct usage_container){.n_gpus = 0};
     json_read_object(in);
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
@@ -220,17 +221,17 @@ static void read_usage_containers(struct json_reader *in, struct usage_pod *out)
 
     json_read_array(in);
     while (json_read_element(in)) {
-        if (out->containers == CONTAINERS_MAX) {
+        if (out->n_containers == CONTAINERS_MAX) {
             too_many(in, CONTAINERS_MAX);
             return;
         }
-        out->container = arena_grow(in->arena, out->container, out->containers, CONTAINERS_MAX,
+        out->container = arena_grow(in->arena, out->container, out->n_containers, CONTAINERS_MAX,
                                     sizeof *out->container);
-        read_usage_container(in, &out->container[out->containers]);
-        name[out->containers] = out->container[out->containers].name;
-        out->containers++;
+        read_usage_container(in, &out->container[out->n_containers]);
+        name[out->n_containers] = out->container[out->n_containers].name;
+        out->n_containers++;
     }
-    demand_distinct(in, name, out->containers);
+    demand_distinct(in, name, out->n_containers);
 }
 
 static void read_usage_pod(struct json_reader *in, struct usage_pod *out)
@@ -239,7 +240,7 @@ static void read_usage_pod(struct json_reader *in, struct usage_pod *out)
     struct json_read_fields fields = JSON_FIELDS(keys);
     int key;
 
-    *out = (struct usage_pod){.containers = 0};
+    *out = (struct usage_pod){.n_containers = 0};
     json_read_object(in);
     while (json_read_field(in, &fields, &key)) {
         if (key == 0)
@@ -256,16 +257,16 @@ static void read_usage_pods(struct json_reader *in, struct usage_report *out)
 
     json_read_array(in);
     while (json_read_element(in)) {
-        if (out->pods == USAGE_PODS_MAX) {
+        if (out->n_pods == USAGE_PODS_MAX) {
             too_many(in, USAGE_PODS_MAX);
             return;
         }
-        out->pod = arena_grow(in->arena, out->pod, out->pods, USAGE_PODS_MAX, sizeof *out->pod);
-        read_usage_pod(in, &out->pod[out->pods]);
-        name[out->pods] = out->pod[out->pods].uid;
-        out->pods++;
+        out->pod = arena_grow(in->arena, out->pod, out->n_pods, USAGE_PODS_MAX, sizeof *out->pod);
+        read_usage_pod(in, &out->pod[out->n_pods]);
+        name[out->n_pods] = out->pod[out->n_pods].uid;
+        out->n_pods++;
     }
-    demand_distinct(in, name, out->pods);
+    demand_distinct(in, name, out->n_pods);
 }
 
 static void read_report_member(struct json_reader *in, int key, struct usage_report *out)
@@ -301,7 +302,7 @@ int usage_report_decode(struct text body, struct arena *arena, struct usage_repo
     struct json_reader in;
     int key;
 
-    *out = (struct usage_report){.pods = 0};
+    *out = (struct usage_report){.n_pods = 0};
     if (body.len > USAGE_BODY_BYTES_MAX)
         return err_set(err, ERR_TOO_LARGE, "report: has %zu bytes, more than %d", body.len,
                        USAGE_BODY_BYTES_MAX);

@@ -27,15 +27,15 @@ void writer_action_done(struct post_commit_action *action)
 /* The limit: one message, listed pod, node or bind in flight adds at most one action. */
 static struct post_commit_action *add_action(struct writer *writer)
 {
-    must(writer->after_commit.actions <= BATCH_MAX + writer->pod_list.n_listed +
-                                             writer->node_list.nodes_seen.count +
-                                             writer->binds.inflight.count);
+    must(writer->after_commit.n_actions <= BATCH_MAX + writer->pod_list.n_listed +
+                                               writer->node_list.nodes_seen.count +
+                                               writer->binds.inflight.count);
 
     writer->after_commit.action =
-        xgrow(writer->after_commit.action, writer->after_commit.actions,
+        xgrow(writer->after_commit.action, writer->after_commit.n_actions,
               &writer->after_commit.action_capacity, sizeof *writer->after_commit.action);
     struct post_commit_action *action =
-        &writer->after_commit.action[writer->after_commit.actions++];
+        &writer->after_commit.action[writer->after_commit.n_actions++];
     *action = (struct post_commit_action){0};
     strbuf_init(&action->body);
     return action;
@@ -82,7 +82,7 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
     const int rc = binding_encode(&action->body, allocation, node, &terms, err);
     if (rc < 0) {
         writer_action_done(action);
-        writer->after_commit.actions--;
+        writer->after_commit.n_actions--;
     }
     return rc;
 }
@@ -113,7 +113,7 @@ void writer_run_actions(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->after_commit.actions; i++) {
+    for (size_t i = 0; i < writer->after_commit.n_actions; i++) {
         struct post_commit_action *action = &writer->after_commit.action[i];
         if (action->kind == ACTION_BIND) {
             const struct outbox_binding binding = {.uid = action->uid,
@@ -131,7 +131,7 @@ void writer_run_actions(struct writer *writer)
         }
         writer_action_done(action);
     }
-    writer->after_commit.actions = 0;
+    writer->after_commit.n_actions = 0;
 }
 
 void writer_drop_actions(struct writer *writer)
@@ -142,10 +142,10 @@ void writer_drop_actions(struct writer *writer)
 
     (void)snprintf(text, sizeof text, "the ledger cannot be written: %.400s",
                    writer->batch.err.text);
-    for (size_t i = 0; i < writer->after_commit.actions; i++) {
+    for (size_t i = 0; i < writer->after_commit.n_actions; i++) {
         if (writer->after_commit.action[i].kind == ACTION_BIND)
             inflight_end(writer, writer->after_commit.action[i].uid, text);
         writer_action_done(&writer->after_commit.action[i]);
     }
-    writer->after_commit.actions = 0;
+    writer->after_commit.n_actions = 0;
 }

@@ -15,7 +15,7 @@
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/writer/writer.h"
 
 #include "writer/writer_internal.h"
@@ -268,7 +268,7 @@ static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fet
 }
 
 /* For a record without its request: returns true if the GET shows the record's version. */
-static bool tells_request(const struct fetched_pod *fetched, const struct pod_record *record)
+static bool has_request_of(const struct fetched_pod *fetched, const struct pod_record *record)
 {
     must(pod_record_asks(record) && record->request == NULL);
     return fetched->found && strcmp(fetched->pod.uid, record->uid) == 0 &&
@@ -279,11 +279,11 @@ static bool tells_request(const struct fetched_pod *fetched, const struct pod_re
  * Reserves by the request in the GET, for a pod whose request did not fit into the pod cache
  * (docs/why/014). Request and record must have the same version, which the Binding names.
  */
-static bool reserve_as_told(struct writer *writer, struct bind_call *bind,
-                            const struct fetched_pod *fetched, const struct pod_record *record,
-                            struct arena *arena)
+static bool reserve_as_fetched(struct writer *writer, struct bind_call *bind,
+                               const struct fetched_pod *fetched, const struct pod_record *record,
+                               struct arena *arena)
 {
-    if (tells_request(fetched, record))
+    if (has_request_of(fetched, record))
         return binds_reserve(writer, bind, record,
                              writer_request_of(writer, &fetched->pod, record, arena));
     if (!fetched->found && fetched->reason == REASON_NONE)
@@ -343,7 +343,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
         send_plain_binding(writer, bind, record->version);
         return true;
     }
-    return forgotten ? reserve_as_told(writer, bind, fetched, record, arena)
+    return forgotten ? reserve_as_fetched(writer, bind, fetched, record, arena)
                      : binds_reserve(writer, bind, record, record->request);
 }
 
@@ -352,7 +352,7 @@ bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct ar
     return bind_pod(writer, bind, NULL, arena);
 }
 
-void writer_hear_version(struct writer *writer, const struct pod *pod)
+void writer_note_version(struct writer *writer, const struct pod *pod)
 {
     const uint64_t version = version_number(pod->resource_version);
 
@@ -392,7 +392,7 @@ bool writer_handle_fetched(struct writer *writer, struct fetched_pod *fetched, s
 static struct bind_call bind_again(const struct inflight_bind *bind_inflight, size_t at,
                                    const struct pod *pod)
 {
-    must(at < bind_inflight->replies && strcmp(bind_inflight->uid, pod->uid) == 0);
+    must(at < bind_inflight->n_replies && strcmp(bind_inflight->uid, pod->uid) == 0);
     return (struct bind_call){.args = {.uid = pod->uid,
                                        .namespace = pod->namespace,
                                        .pod = pod->name,
@@ -435,7 +435,7 @@ static bool handle_moved(struct writer *writer, const struct binding_outcome *ou
     if (!pod_ended(&outcome->pod) && pod_cache_find(writer->app->pod_cache, outcome->uid) != NULL)
         (void)pod_cache_put_fetched(writer->app->pod_cache, &outcome->pod,
                                     &writer->app->rules.request_rules);
-    for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->replies; i++) {
+    for (size_t i = 0; bind_inflight != NULL && i < bind_inflight->n_replies; i++) {
         struct bind_call bind = bind_again(bind_inflight, i, &outcome->pod);
         whole = try_again(writer, &bind) && whole;
     }
@@ -492,7 +492,7 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
     switch (outcome->result) {
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
-        hints_resolved(writer->app->hints, text_of(outcome->uid));
+        waiting_pods_resolved(writer->app->waiting_pods, text_of(outcome->uid));
         replies_add(writer, outcome->uid, NULL);
         break;
     /* The journal distinguishes a refused Binding from a GET about an old doubt. */

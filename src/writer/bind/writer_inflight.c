@@ -29,13 +29,13 @@ void doubt_free(struct doubt *doubt)
 
 void replies_drop(struct writer *writer)
 {
-    must(writer->after_commit.replies <= writer->after_commit.reply_capacity);
+    must(writer->after_commit.n_replies <= writer->after_commit.reply_capacity);
 
-    for (size_t i = 0; i < writer->after_commit.replies; i++) {
+    for (size_t i = 0; i < writer->after_commit.n_replies; i++) {
         xfree(writer->after_commit.reply[i].uid);
         xfree(writer->after_commit.reply[i].error);
     }
-    writer->after_commit.replies = 0;
+    writer->after_commit.n_replies = 0;
 }
 
 /*
@@ -61,9 +61,9 @@ struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
 void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind)
 {
     must(bind->reply.to != NULL);
-    bind_inflight->reply = xgrow(bind_inflight->reply, bind_inflight->replies,
+    bind_inflight->reply = xgrow(bind_inflight->reply, bind_inflight->n_replies,
                                  &bind_inflight->capacity, sizeof *bind_inflight->reply);
-    bind_inflight->reply[bind_inflight->replies++] = bind->reply;
+    bind_inflight->reply[bind_inflight->n_replies++] = bind->reply;
     bind->reply.to = NULL;
 }
 
@@ -79,7 +79,7 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
 
     if (bind_inflight == NULL)
         return;
-    for (size_t i = 0; i < bind_inflight->replies; i++)
+    for (size_t i = 0; i < bind_inflight->n_replies; i++)
         bind_inflight->reply[i].answer(bind_inflight->reply[i].to, error);
     inflight_free(bind_inflight);
 }
@@ -88,10 +88,10 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
 void replies_add(struct writer *writer, const char *uid, const char *error)
 {
     writer->after_commit.reply =
-        xgrow(writer->after_commit.reply, writer->after_commit.replies,
+        xgrow(writer->after_commit.reply, writer->after_commit.n_replies,
               &writer->after_commit.reply_capacity, sizeof *writer->after_commit.reply);
     must(uid[0] != '\0');
-    writer->after_commit.reply[writer->after_commit.replies++] =
+    writer->after_commit.reply[writer->after_commit.n_replies++] =
         (struct pending_reply){xstrdup(uid), error != NULL ? xstrdup(error) : NULL};
 }
 
@@ -99,7 +99,7 @@ void replies_send(struct writer *writer)
 {
     must(!writer->batch.open);
 
-    for (size_t i = 0; i < writer->after_commit.replies; i++)
+    for (size_t i = 0; i < writer->after_commit.n_replies; i++)
         inflight_end(writer, writer->after_commit.reply[i].uid,
                      writer->after_commit.reply[i].error);
     replies_drop(writer);

@@ -50,7 +50,8 @@ static void send_advice(struct writer *writer, const struct pod *pod, const char
 static bool advise_on_model(struct writer *writer, const struct pod_record *record,
                             struct advice *out)
 {
-    if (record->request == NULL || record->request->models == 0 || !app_ready(writer->app, NULL) ||
+    if (record->request == NULL || record->request->n_models == 0 ||
+        !app_ready(writer->app, NULL) ||
         !event_budget_take(&writer->advice.model_looks, writer_now_ms(writer)))
         return false;
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);

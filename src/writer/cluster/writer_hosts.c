@@ -14,7 +14,7 @@ void writer_show_host(struct writer *writer, const struct node_facts *facts)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(facts->name));
 
-    if (node != NULL && node->gpus > 0)
+    if (node != NULL && node->n_gpus > 0)
         host_sums_show(writer->host_sums, facts->name, &facts->host);
     else
         host_sums_hide(writer->host_sums, facts->name);
@@ -35,7 +35,7 @@ struct host_setting {
     bool any; /* a node was replaced */
 };
 
-/* For host_sums_tell_changed(). Nodes without GPUs are not in the sums: their host is unknown. */
+/* For host_sums_report_changed(). Nodes without GPUs are not in the sums: their host is unknown. */
 static void set_host(void *user, const char *name, const struct host *left)
 {
     struct host_setting *setting = user;
@@ -63,7 +63,7 @@ void writer_set_hosts(struct writer *writer)
 {
     struct host_setting setting = {.ledger = writer->ledger};
 
-    must(!writer->batch.open && writer->batch.changes == 0);
+    must(!writer->batch.open && writer->batch.n_changes == 0);
     if (!hosts_matter(writer)) {
         writer_stop_hosts(writer);
         return;
@@ -72,7 +72,7 @@ void writer_set_hosts(struct writer *writer)
         host_sums_start(writer->host_sums);
         pod_cache_sum_into(writer->app->pod_cache, writer->host_sums);
     }
-    host_sums_tell_changed(writer->host_sums, &setting, set_host);
+    host_sums_report_changed(writer->host_sums, &setting, set_host);
     if (setting.any)
         batch_publish(writer->app, writer->ledger);
 }

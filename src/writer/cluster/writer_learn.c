@@ -61,7 +61,7 @@ void writer_learn(struct writer *writer, const struct pod *pod)
 
     must(record != NULL);
     /* The request may be missing because the pod cache had no room. */
-    if (record->verdict != REQUEST_OK || record->request == NULL || record->request->wants == 0 ||
+    if (record->verdict != REQUEST_OK || record->request == NULL || record->request->n_wants == 0 ||
         counted_before(writer, pod))
         return;
     tally_count(writer->learning.tally, record->request);

@@ -51,18 +51,18 @@ static bool store_chunk(struct writer *writer)
     struct err err;
 
     arena_init(&arena);
-    chunk.rows = measured_sums_take(usage_table_sums(book), row, CHUNK_ROWS, &arena);
+    chunk.n_rows = measured_sums_take(usage_table_sums(book), row, CHUNK_ROWS, &arena);
     chunk.n_idle = idle_changes_take(usage_table_idle(book), idle, CHUNK_ROWS, &arena);
     if (chunk.n_idle < CHUNK_ROWS && reported_ms != writer->measuring.reported_ms)
         chunk.reported_ms = reported_ms;
-    if (chunk.rows == 0 && chunk.n_idle == 0 && chunk.reported_ms == 0)
+    if (chunk.n_rows == 0 && chunk.n_idle == 0 && chunk.reported_ms == 0)
         return false;
     if (ops->measure(ops->ctx, &chunk, &err) == 0) {
         if (chunk.reported_ms > 0)
             writer->measuring.reported_ms = chunk.reported_ms;
-        return chunk.rows == CHUNK_ROWS || chunk.n_idle == CHUNK_ROWS;
+        return chunk.n_rows == CHUNK_ROWS || chunk.n_idle == CHUNK_ROWS;
     }
-    for (uint32_t i = 0; i < chunk.rows; i++)
+    for (uint32_t i = 0; i < chunk.n_rows; i++)
         dropped += !measured_sums_add(usage_table_sums(book), &row[i]);
     idle_changes_put_back(usage_table_idle(book), idle, chunk.n_idle);
     metric_add(M_MEASURED_DROPPED, NULL, dropped);
@@ -79,7 +79,7 @@ struct idle_load {
     int64_t reported_ms;
     const struct atom *node; /* node of the shares, borrowed; NULL before the first */
     uint32_t shares;
-    uint32_t room;
+    uint32_t capacity;
     struct measured_idle *idle;
 };
 
@@ -99,7 +99,7 @@ static void resume_node(struct idle_load *load)
 static const struct share *share_of(const struct allocation *allocation,
                                     const struct store_idle *idle)
 {
-    for (uint32_t i = 0; allocation != NULL && i < allocation->facts.shares; i++) {
+    for (uint32_t i = 0; allocation != NULL && i < allocation->facts.n_shares; i++) {
         const struct share *share = &allocation->facts.share[i];
         if (strcmp(share->container, idle->container) == 0 &&
             strcmp(share->gpu->text, idle->gpu) == 0)
@@ -121,9 +121,9 @@ static void load_share(void *user, const struct store_idle *idle)
     if (load->node != allocation->facts.node)
         resume_node(load);
     load->node = allocation->facts.node;
-    if (load->shares == load->room) {
-        load->room = load->room > 0 ? 2 * load->room : 64;
-        load->idle = xrealloc(load->idle, load->room, sizeof *load->idle);
+    if (load->shares == load->capacity) {
+        load->capacity = load->capacity > 0 ? 2 * load->capacity : 64;
+        load->idle = xrealloc(load->idle, load->capacity, sizeof *load->idle);
     }
     load->idle[load->shares++] = (struct measured_idle){allocation, share, idle->since_ms};
 }

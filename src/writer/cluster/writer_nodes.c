@@ -20,26 +20,26 @@
 static bool place_the_unplaced(struct writer *writer, const char *name)
 {
     const struct node *node = ledger_node(writer->ledger, text_of(name));
-    const struct pod **told;
+    const struct pod **pods;
     size_t count = 0;
     bool whole = true;
 
-    if (node == NULL || node->allocations == 0)
+    if (node == NULL || node->n_allocations == 0)
         return true;
-    told = xcalloc(node->allocations, sizeof *told);
-    for (uint32_t i = 0; i < node->allocations; i++) {
+    pods = xcalloc(node->n_allocations, sizeof *pods);
+    for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         const struct pod_record *record =
             facts->presumed ? pod_cache_find(writer->app->pod_cache, facts->uid) : NULL;
         if (record != NULL && record->seen != NULL)
-            told[count++] = record->seen;
+            pods[count++] = record->seen;
         if (record != NULL && record->is_unstored)
             atomic_store(&writer->app->watch.list_again, true);
     }
-    must(count <= node->allocations);
+    must(count <= node->n_allocations);
     for (size_t i = 0; i < count && whole; i++)
-        whole = writer_reconcile(writer, told[i]);
-    xfree(told);
+        whole = writer_reconcile(writer, pods[i]);
+    xfree(pods);
     return whole;
 }
 
@@ -70,7 +70,7 @@ static bool give_way(struct writer *writer, const struct node_facts *facts,
     must(facts->name[0] != '\0');
     if (!writer_begins_empty(writer))
         return true;
-    for (uint32_t i = 0; i < inventory->gpus && whole; i++) {
+    for (uint32_t i = 0; i < inventory->n_gpus && whole; i++) {
         const struct node *node = ledger_owner(writer->ledger, text_of(inventory->gpu[i].id));
         if (node == NULL || text_is(atom_text(node->name), facts->name) ||
             !nodes_is_older(writer, facts, node))

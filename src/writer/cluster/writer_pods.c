@@ -12,7 +12,7 @@
 #include "milligpu/sign/keyring.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 #include "milligpu/writer/writer.h"
 
 #include "writer/writer_internal.h"
@@ -80,7 +80,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
     writer->new_ledger.granted_before |= pod->annotation != NOTE_NONE && pod->node[0] != '\0';
     if (pod_ended(pod)) {
         pod_cache_remove(writer->app->pod_cache, pod->uid);
-        hints_resolved(writer->app->hints, text_of(pod->uid));
+        waiting_pods_resolved(writer->app->waiting_pods, text_of(pod->uid));
         return writer_agent_gone(writer, pod->node, pod->uid) && writer_reconcile(writer, pod);
     }
     const bool is_new = writer_is_new_pod(writer, pod);
@@ -96,7 +96,7 @@ bool writer_handle_pod(struct writer *writer, const struct pod *pod)
         ledger_find(writer->ledger, text_of(pod->uid)) == NULL)
         return true;
     if (pod->node[0] != '\0')
-        hints_resolved(writer->app->hints, text_of(pod->uid));
+        waiting_pods_resolved(writer->app->waiting_pods, text_of(pod->uid));
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
     must(record != NULL);
     writer_advise(writer, pod);
@@ -109,7 +109,7 @@ bool writer_handle_pod_deleted(struct writer *writer, const struct pod *pod)
     must(pod->uid[0] != '\0');
 
     pod_cache_remove(writer->app->pod_cache, pod->uid);
-    hints_resolved(writer->app->hints, text_of(pod->uid));
+    waiting_pods_resolved(writer->app->waiting_pods, text_of(pod->uid));
     if (!writer_agent_gone(writer, pod->node, pod->uid))
         return false;
     return pod_ended(pod) ? writer_reconcile(writer, pod) : writer_pod_gone(writer, pod->uid);
@@ -197,22 +197,22 @@ static void pod_swept(void *user, const struct pod_record *record)
 
     struct writer *writer = user;
 
-    hints_resolved(writer->app->hints, text_of(record->uid));
+    waiting_pods_resolved(writer->app->waiting_pods, text_of(record->uid));
     if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))
         writer->vouching.agents_unsure = true; /* nodes are re-evaluated after the sweep */
 }
 
-enum hints_pod writer_pod_state(void *user, struct text uid)
+enum watched_pod writer_pod_state(void *user, struct text uid)
 {
     const struct writer *writer = user;
 
     switch (pod_cache_look(writer->app->pod_cache, uid)) {
     case PODS_UNKNOWN:
-        return HINTS_POD_UNKNOWN;
+        return WATCHED_POD_UNKNOWN;
     case PODS_UNBOUND:
-        return HINTS_POD_UNBOUND;
+        return WATCHED_POD_UNBOUND;
     case PODS_BOUND:
-        return HINTS_POD_BOUND;
+        return WATCHED_POD_BOUND;
     }
     must_not_reach("every state is listed");
 }
@@ -252,7 +252,7 @@ static bool keep_what_is_held(struct writer *writer, const struct node *node)
 {
     bool whole = true;
 
-    for (uint32_t i = 0; i < node->gpus && whole; i++) {
+    for (uint32_t i = 0; i < node->n_gpus && whole; i++) {
         const struct gpu *gpu = &node->gpu[i];
         /* A GPU that the node does not show is known only from an annotation. */
         if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) != GPU_DUPLICATE || gpu->charges == 0)
@@ -262,7 +262,7 @@ static bool keep_what_is_held(struct writer *writer, const struct node *node)
             continue;
         must(owner != node);
         struct gpu_facts held = {.id = gpu->id->text};
-        const struct inventory first_owner = {.gpus = 1, .gpu = &held};
+        const struct inventory first_owner = {.n_gpus = 1, .gpu = &held};
         const struct command command = {.kind = COMMAND_NODE,
                                         .at_ms = writer->wall_ms,
                                         .node = owner->name->text,
@@ -338,7 +338,8 @@ bool writer_end_list(struct writer *writer, const struct pod_list_end *end)
     pod_cache_remove_stale(writer->app->pod_cache,
                            (struct pod_cache_list){writer->pod_list.epoch, end->version}, writer,
                            pod_swept);
-    hints_listed(writer->app->hints, writer->pod_list.listed_ms, writer, writer_pod_state);
+    waiting_pods_listed(writer->app->waiting_pods, writer->pod_list.listed_ms, writer,
+                        writer_pod_state);
     if (!writer_check_unsure_agents(writer) || !release_orphans(writer, end->version) ||
         !holders_go_on(writer))
         return false;

@@ -109,12 +109,12 @@ bool writer_note_policy(struct writer *writer)
     return writer_run(writer, &command);
 }
 
-static void tell_of_rules(const struct writer *writer)
+static void report_rule_changes(const struct writer *writer)
 {
     CLEANUP(strbuf_done) struct strbuf holding;
 
     strbuf_init(&holding);
-    for (uint32_t i = 0; i < writer->policy.rulebook->rules; i++)
+    for (uint32_t i = 0; i < writer->policy.rulebook->n_rules; i++)
         if ((writer->policy.holding & one_rule(i)) != 0)
             strbuf_printf(&holding, "%s%u", holding.len > 0 ? "," : "", i + 1);
     log_write(LOG_INFO, "these rules decide from now on",
@@ -184,7 +184,7 @@ void writer_take_policy(struct writer *writer)
         writer->policy.rulebook = STEAL(writer->policy.next_book);
     hold_rules(writer, writer->wall_ms);
     writer->policy.has_reported_rules = true;
-    tell_of_rules(writer);
+    report_rule_changes(writer);
     /* At the start the rules are already in force. */
     if (!first || writer->policy.rulebook != former || writer->policy.holding != held) {
         writer_set_policy_context(writer);

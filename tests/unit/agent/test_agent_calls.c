@@ -96,12 +96,12 @@ static void pod_with(struct site *site, const char *annotation, const char *sign
 {
     const struct signed_facts facts = {site->pod.uid, TEXT("n1"), text_of(signed_one),
                                        SIGNED_ALLOCATION};
-    site->pod.annotations = 1;
+    site->pod.n_annotations = 1;
     site->pair[0] = (struct nri_pair){TEXT(ANNOTATION_ALLOCATION), text_of(annotation)};
     if (signed_one == NULL)
         return;
     assert_int_equal(signing_sign(site->key, &facts, site->signature, &site->err), 0);
-    site->pair[site->pod.annotations++] =
+    site->pair[site->pod.n_annotations++] =
         (struct nri_pair){TEXT(ANNOTATION_SIGNATURE), text_of(site->signature)};
 }
 
@@ -221,7 +221,7 @@ SITE_TEST(synchronize__trusts_no_unsigned_pod)
         pod_with(site, forged[i], NULL);
         node_runs(site, 1);
         refused(site, "not signed"); /* a restart of its container */
-        assert_int_equal(site->out.cdi_devices + site->out.envs, 0);
+        assert_int_equal(site->out.n_cdi_devices + site->out.n_envs, 0);
         assert_int_equal(pod_records_count(site->calls.records), 0);
         ends(site);
         starts(site); /* and after one of the agent */
@@ -267,7 +267,7 @@ SITE_TEST(synchronize__keeps_a_signed_pod)
     table_is(site, "one share GPU-a");
     key_is_lost(site); /* it was proven, and is recorded */
     assert_true(created(site));
-    assert_int_equal(site->out.cdi_devices, 1);
+    assert_int_equal(site->out.n_cdi_devices, 1);
 }
 
 /* It keeps its foreign GPUs, and is no share of ours: it is not metered or killed. */
@@ -275,7 +275,7 @@ SITE_TEST(synchronize__leaves_an_unsigned_running_pod_alone)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=GPU-b")};
     const struct nri_container runs =
-        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .envs = 1, .env = env);
+        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .n_envs = 1, .env = env);
     pod_with(site, ON("GPU-a"), NULL);
     lists(site, &site->pod, &runs, 1, false);
     table_is(site, "one variable GPU-b");
@@ -344,7 +344,7 @@ SITE_TEST(create__accepts_no_new_pod_of_a_removed_key)
 SITE_TEST(strangers__are_counted_in_any_piece_of_a_list)
 {
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=void")};
-    const struct nri_container passed = MAIN_OF("", "sandbox", .envs = 1, .env = env);
+    const struct nri_container passed = MAIN_OF("", "sandbox", .n_envs = 1, .env = env);
     const struct nri_container strange = MAIN("", NRI_CREATED);
     const struct nri_container other = MAIN_OF("", "elsewhere", .state = NRI_CREATED);
     signed_pod(site, ON("GPU-a"));
@@ -444,7 +444,7 @@ SITE_TEST(synchronize__skips_unreadable_containers_and_pods)
     assert_int_equal(metric_value(COUNT_STRANGERS), strangers); /* its variables are not known */
     assert_int_equal(metric_value(COUNT_UNREAD_CONTAINERS), containers + 2);
     site->pod.flaw = NRI_TOO_LONG;
-    site->pod.annotations = 0;
+    site->pod.n_annotations = 0;
     lists(site, &site->pod, &runs, 1, false);
     assert_int_equal(metric_value(COUNT_UNREAD_PODS), pods + 1);
     assert_int_equal(table_of(site).count, 0);
@@ -458,7 +458,7 @@ SITE_TEST(synchronize__drops_long_foreign_annotations)
     memset(forged, 'x', sizeof forged - 1);
     memcpy(forged, manages, sizeof manages - 1);
     pod_with(site, forged, NULL);
-    site->pair[site->pod.annotations++] =
+    site->pair[site->pod.n_annotations++] =
         (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), text_of(forged)};
     for (int i = 0; i < 20; i++)
         lists(site, &site->pod, NULL, 0, true);
@@ -472,7 +472,8 @@ SITE_TEST(create__refuses_the_second_owner_of_a_gpu)
 {
     const struct nri_container share = MAIN("one", NRI_CREATED);
     const struct text device[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
-    struct nri_container whole = MAIN_OF("w", "elsewhere", .cdi_device = device, .cdi_devices = 1);
+    struct nri_container whole =
+        MAIN_OF("w", "elsewhere", .cdi_device = device, .n_cdi_devices = 1);
     signed_pod(site, ON("GPU-a"));
     assert_true(creates(site, &site->pod, &share));
     refuses(site, &foreign, &whole, "milligpu: it would have GPU GPU-a whole");
@@ -570,9 +571,9 @@ static bool privileged_created(struct site *site, const char *name)
                                              {TEXT("/dev/nvidia1"), TEXT("c"), 195, 1}};
     struct nri_container container = of_pod(site, name, name, NRI_CREATED);
 
-    container.rules = 1;
+    container.n_rules = 1;
     container.rule = &all;
-    container.devices = 2;
+    container.n_devices = 2;
     container.device = node;
     return creates(site, &site->pod, &container);
 }
@@ -611,7 +612,7 @@ SITE_TEST(privileged__is_allowed_in_other_pods)
     assert_int_equal(metric_value(COUNT_PRIVILEGED_WARNED), warned);
     site->calls.privileged = PRIVILEGED_REFUSE;
     assert_true(privileged_created(site, "main"));
-    assert_int_equal(site->out.envs + site->out.cdi_devices, 0);
+    assert_int_equal(site->out.n_envs + site->out.n_cdi_devices, 0);
 }
 
 SITE_TEST(privileged__sees_as_many_gpus_as_nvml_reads)
@@ -644,7 +645,7 @@ static bool foreign_created(struct site *site, int number, const char *env, bool
                                             .pod_id = foreign.id,
                                             .state = runs ? NRI_RUNNING : NRI_CREATED,
                                             .env = variable,
-                                            .envs = 1};
+                                            .n_envs = 1};
     if (runs)
         lists(site, &foreign, &container, 1, true);
     return runs ||
@@ -755,10 +756,10 @@ SITE_TEST(create__compares_renamed_gpus_with_shares)
     assert_true(creates(site, &site->pod, &two));
     site->pod = first;
     pod_signed(site, ON("GPU-a"));
-    one.devices = 1;
+    one.n_devices = 1;
     one.device = &node;
     refuses(site, &site->pod, &one, "it would have GPU /dev/nvidia1 whole");
-    one.devices = 0;
+    one.n_devices = 0;
     assert_true(creates(site, &site->pod, &one));
     nvml_close(site->calls.nvml);
     site->calls.nvml = NULL;
@@ -770,7 +771,7 @@ SITE_TEST(synchronize__joins_the_pieces_of_a_list)
     const struct nri_container runs = MAIN("one", NRI_RUNNING);
     const struct nri_container ended = MAIN("old", NRI_STOPPED);
     const struct nri_container other =
-        MAIN_OF("two", "elsewhere", .state = NRI_RUNNING, .env = env, .envs = 1);
+        MAIN_OF("two", "elsewhere", .state = NRI_RUNNING, .env = env, .n_envs = 1);
     pod_signed(site, ON("GPU-a"));
     lists(site, &site->pod, NULL, 0, true);
     lists(site, &foreign, &other, 1, true);
@@ -788,17 +789,17 @@ SITE_TEST(validate__judges_the_adjustments_of_all_plugins)
     const struct nri_container container = MAIN("", NRI_CREATED);
     struct text list[] = {TEXT("nvidia.com/gpu=GPU-a"), TEXT("nvidia.com/gpu=GPU-b")};
     struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
-    struct nri_adjustment all = {.cdi_device = list, .cdi_devices = 1, .env = none, .envs = 1};
+    struct nri_adjustment all = {.cdi_device = list, .n_cdi_devices = 1, .env = none, .n_envs = 1};
     signed_pod(site, ON("GPU-a"));
     assert_true(created(site));
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_UNKNOWN);
     assert_true(validates(site, &container, &all, NRI_VALIDATOR_ON));
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_ON);
     assert_int_equal(metric_value(COUNT_VALIDATOR_ON), 1);
-    all.cdi_devices = 2;
+    all.n_cdi_devices = 2;
     assert_false(validates(site, &container, &all, NRI_VALIDATOR_OFF));
     assert_says(site->err.text, "nvidia.com/gpu=GPU-b");
-    all.cdi_devices = 0;
+    all.n_cdi_devices = 0;
     assert_false(validates(site, &container, &all, NRI_VALIDATOR_OFF));
     assert_says(site->err.text, "without its GPU GPU-a");
     assert_int_equal(site->calls.validator, NRI_VALIDATOR_OFF);
@@ -820,11 +821,11 @@ SITE_TEST(synchronize__skips_managers_of_gpus)
         {TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")}};
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
     const struct nri_container container[] = {
-        MAIN_OF("one", "p1", .state = NRI_RUNNING, .devices = 1, .device = &node),
-        MAIN_OF("two", "p2", .state = NRI_RUNNING, .devices = 1, .device = &node)};
+        MAIN_OF("one", "p1", .state = NRI_RUNNING, .n_devices = 1, .device = &node),
+        MAIN_OF("two", "p2", .state = NRI_RUNNING, .n_devices = 1, .device = &node)};
     const struct nri_pod pod[] = {
-        {.id = TEXT("p1"), .uid = TEXT("u1"), .annotation = note, .annotations = 2},
-        {.id = TEXT("p2"), .uid = TEXT("u2"), .annotation = note, .annotations = 1}};
+        {.id = TEXT("p1"), .uid = TEXT("u1"), .annotation = note, .n_annotations = 2},
+        {.id = TEXT("p2"), .uid = TEXT("u2"), .annotation = note, .n_annotations = 1}};
     site->runtime.synchronize(&site->calls, pod, 2, container, 2, false);
     table_is(site, "two kubelet /dev/nvidia1");
 }
@@ -834,14 +835,14 @@ SITE_TEST(synchronize__allows_a_manager_with_a_share)
 {
     const struct nri_device node = {TEXT("/dev/x1"), TEXT("c"), 195, 1};
     const struct nri_container container =
-        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .devices = 1, .device = &node);
+        MAIN_OF("one", "sandbox", .state = NRI_RUNNING, .n_devices = 1, .device = &node);
 
     pod_signed(site, ON("GPU-a"));
     for (int i = 0; i < 2; i++) {
         lists(site, &site->pod, &container, 1, false);
         table_is(site, "one share GPU-a");
         assert_int_equal(table_of(site).container[0].n_whole, i == 0 ? 1 : 0);
-        site->pair[site->pod.annotations++] =
+        site->pair[site->pod.n_annotations++] =
             (struct nri_pair){TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")};
     }
 }
@@ -850,7 +851,7 @@ static bool allows_major(struct site *site, int64_t major)
 {
     const struct nri_container container = MAIN("", NRI_CREATED);
     struct nri_device node = {TEXT("/dev/x"), TEXT("c"), major, 0};
-    struct nri_adjustment all = {.devices = 1, .device = &node};
+    struct nri_adjustment all = {.n_devices = 1, .device = &node};
     return validates(site, &container, &all, NRI_VALIDATOR_ON);
 }
 

@@ -147,7 +147,7 @@ static void see(void *user, const struct reporter_node *node)
     unlocked(site);
 }
 
-static const char *tell_leaving(void *user)
+static const char *explain_leaving(void *user)
 {
     struct site *site = user;
     locked(site);
@@ -167,7 +167,7 @@ static void begins(struct site *site, int64_t look_every_ms)
                                          .ops = &between,
                                          .user = site,
                                          .seen = see,
-                                         .leaving = tell_leaving,
+                                         .leaving = explain_leaving,
                                          .gpus = write_inventory,
                                          .look_every_ms = look_every_ms};
     assert_int_equal(reporter_start(&rules, &site->reporter, &err), 0);

@@ -14,7 +14,7 @@
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/rules.h"
 
@@ -958,7 +958,7 @@ static uint32_t sum(struct app_fixture *fixture, const char *name, bool bound)
     const struct node *node = snapshot_node(snapshot, text_of(name));
     uint32_t milli = 0;
 
-    for (uint32_t i = 0; node != NULL && i < node->gpus; i++)
+    for (uint32_t i = 0; node != NULL && i < node->n_gpus; i++)
         milli += node->gpu[i].reserved_milli + (bound ? node->gpu[i].used_milli : 0);
     return milli;
 }

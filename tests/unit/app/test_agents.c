@@ -423,7 +423,7 @@ static void assert_only_gpu(struct app_fixture *fixture, const char *id)
     const struct node *node = snapshot_node(snapshot, TEXT("n"));
 
     assert_non_null(node);
-    assert_int_equal(node->gpus, 1);
+    assert_int_equal(node->n_gpus, 1);
     assert_string_equal(node->gpu[0].id->text, id);
 }
 

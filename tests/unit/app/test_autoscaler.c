@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/metric_sum.h"
 #include "support/test.h"
@@ -57,7 +57,8 @@ static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *po
 
     arena_init(&arena);
     assert_non_null(record);
-    const bool known = hints_find(fixture->app.hints, text_of(record->uid), &arena, &waiting);
+    const bool known =
+        waiting_pods_find(fixture->app.waiting_pods, text_of(record->uid), &arena, &waiting);
     const struct pod_verdict verdict = {known, waiting.n_asks, waiting.offered, waiting.reason,
                                         waiting.last_ms};
     pod_record_free(record);
@@ -95,7 +96,7 @@ APP_TEST(scale_up__leaves_the_verdict_alone)
     assert_refused_once(fixture, "a");
     assert_int_equal(FILTERS("simulated"), before + 1);
     assert_int_equal(FILTERS("ok"), passed);
-    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 1);
 }
 
 /* It names nodes that exist, about a pod that waits and one that runs there. */
@@ -108,7 +109,7 @@ APP_TEST(scale_down__leaves_the_verdict_alone)
     assert_int_equal(metric_sum(M_REFUSALS, "reason=\"room\""), refused);
     (void)simulate(fixture, "on-1", NODE_OF("n2"));
     assert_false(verdict_of(fixture, "on-1").known);
-    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 1);
 }
 
 /* An answer to a simulation is no offer, so no wake-up follows. */
@@ -151,7 +152,7 @@ APP_TEST(template__refusal_is_remembered_as_the_first_question)
     fixture_run(fixture);
     (void)simulate(fixture, "a", NODE_OF("new"));
     assert_true(verdict_of(fixture, "a").known);
-    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 1);
 }
 
 APP_TEST(whole_nodes__count_again_after_prioritize_with_whole_nodes)

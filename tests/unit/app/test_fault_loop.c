@@ -43,7 +43,7 @@ static void no_gpu_is_given_twice(struct app_fixture *fixture)
     const struct node *node;
 
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->gpus; i++)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
             CHECK(node->gpu[i].used_milli + node->gpu[i].reserved_milli <= node->gpu[i].milli);
 }
 
@@ -54,7 +54,7 @@ static int state_of(struct app_fixture *fixture, const char *pod, const char *no
     const struct node *home = snapshot_node(snapshot, text_of(node));
     int state = -1;
 
-    for (uint32_t i = 0; home != NULL && i < home->allocations; i++)
+    for (uint32_t i = 0; home != NULL && i < home->n_allocations; i++)
         if (strcmp(home->allocation[i]->facts.name, pod) == 0)
             state = (int)home->allocation[i]->facts.state;
     return state;

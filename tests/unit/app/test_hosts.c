@@ -22,7 +22,7 @@ static void set_policy(struct app_fixture *fixture, enum policy_kind kind)
 {
     struct tally *tally = fixture->parts.writer->learning.tally;
     struct want want = {.container = "c", .parts = 1, .milli = 500};
-    const struct request request = {.wants = 1, .want = &want, .host = {4000, 0}};
+    const struct request request = {.n_wants = 1, .want = &want, .host = {4000, 0}};
 
     for (uint32_t i = 0; i < TALLY_HALF; i++)
         tally_count(tally, &request);

@@ -695,16 +695,16 @@ SCENE_TEST(key_pods__are_counted_by_the_key_they_need)
     bind_and_replace(scene);
     put_copy(scene, "bound-made-up", made_up(scene), "n1");
     fixture_grant(scene->fixture, "after", "100", "n2");
-    struct key_pods of[] = {{.number = key_number(text_of(scene->key[0].id)), .verified = 9},
-                            {.number = key_number(text_of(scene->key[1].id)), .naming = 9},
-                            {.number = 5, .verified = 9, .naming = 9}};
-    key_pods_count(scene->app, of, ARRAY_LEN(of));
-    assert_int_equal(of[0].verified, 1);
-    assert_int_equal(of[0].naming, 1);
-    assert_int_equal(of[1].verified, 1);
-    assert_int_equal(of[1].naming, 2);
-    assert_int_equal(of[2].verified, 0);
-    assert_int_equal(of[2].naming, 0);
+    struct key_pods pods[] = {{.number = key_number(text_of(scene->key[0].id)), .verified = 9},
+                              {.number = key_number(text_of(scene->key[1].id)), .naming = 9},
+                              {.number = 5, .verified = 9, .naming = 9}};
+    key_pods_count(scene->app, pods, ARRAY_LEN(pods));
+    assert_int_equal(pods[0].verified, 1);
+    assert_int_equal(pods[0].naming, 1);
+    assert_int_equal(pods[1].verified, 1);
+    assert_int_equal(pods[1].naming, 2);
+    assert_int_equal(pods[2].verified, 0);
+    assert_int_equal(pods[2].naming, 0);
 }
 
 /* --- revoking --- */

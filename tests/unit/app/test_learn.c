@@ -32,7 +32,7 @@ static uint32_t weight(struct app_fixture *fixture, uint32_t milli)
     const struct workload *workload = snapshot->context->workload;
     uint32_t sum = 0;
 
-    for (uint32_t i = 0; i < workload->classes; i++)
+    for (uint32_t i = 0; i < workload->n_classes; i++)
         if (workload->class[i].milli == milli && workload->class[i].parts == 1)
             sum += workload->class[i].count;
     return sum;

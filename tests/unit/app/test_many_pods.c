@@ -12,8 +12,8 @@
 #include "milligpu/selfcheck/metrics_page.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
 #include "milligpu/waiting/request_classes.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/test.h"
 #include "support_fixture.h"
@@ -53,13 +53,13 @@ static struct greedy *greedy_new(unsigned number)
                                .node = "",
                                .resource_version = "1",
                                .ours = true,
-                               .containers = CONTAINERS_MAX,
+                               .n_containers = CONTAINERS_MAX,
                                .container = greedy->container,
                                .model = greedy->models};
     return greedy;
 }
 
-static void refused(struct hints *hints, const struct pod *pod)
+static void refused(struct waiting_pods *waiting_pods, const struct pod *pod)
 {
     CLEANUP(arena_done) struct arena arena;
     struct request request;
@@ -73,7 +73,7 @@ static void refused(struct hints *hints, const struct pod *pod)
                                           .name = pod->name,
                                           .request = &request,
                                           .wall_ms = 1};
-    hints_refused(hints, &asking_pod, REASON_MODEL, refusal.text);
+    waiting_pods_refused(waiting_pods, &asking_pod, REASON_MODEL, refusal.text);
 }
 
 /* This many pods of a tenant wait: the watch has shown them, and kube-scheduler has asked. */
@@ -82,7 +82,7 @@ static void add_waiting(struct app_fixture *fixture, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
         (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
-        refused(fixture->app.hints, &greedy->pod);
+        refused(fixture->app.waiting_pods, &greedy->pod);
         xfree(greedy);
     }
 }
@@ -92,7 +92,7 @@ static void remove_waiting(struct app_fixture *fixture, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct greedy *greedy = greedy_new(i);
         pod_cache_remove(fixture->app.pod_cache, greedy->uid);
-        hints_resolved(fixture->app.hints, text_of(greedy->uid));
+        waiting_pods_resolved(fixture->app.waiting_pods, text_of(greedy->uid));
         xfree(greedy);
     }
 }
@@ -100,19 +100,21 @@ static void remove_waiting(struct app_fixture *fixture, unsigned count)
 APP_TEST(waiting_tables__take_less_than_32_mib_when_full)
 {
     add_waiting(fixture, WAITING_MAX);
-    const struct hints_bytes hints = hints_bytes(fixture->app.hints);
+    const struct waiting_pods_bytes waiting_pods = waiting_pods_bytes(fixture->app.waiting_pods);
     const struct pod_cache_bytes pods = pod_cache_bytes(fixture->app.pod_cache);
-    assert_int_equal(hints_waiting(fixture->app.hints), WAITING_MAX);
-    assert_true(hints.request_classes > 0 && hints.request_classes <= REQUEST_CLASSES_BYTES_MAX);
-    assert_true(hints.waiting_pods > 0 && hints.waiting_pods <= WAITING_PODS_BYTES_MAX);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), WAITING_MAX);
+    assert_true(waiting_pods.request_classes > 0 &&
+                waiting_pods.request_classes <= REQUEST_CLASSES_BYTES_MAX);
+    assert_true(waiting_pods.waiting_pods > 0 &&
+                waiting_pods.waiting_pods <= WAITING_PODS_BYTES_MAX);
     assert_true(pods.requests > 0 && pods.requests <= REQUEST_CLASSES_BYTES_MAX);
     /* A record of the pod cache takes less than 512 bytes besides its request. */
-    assert_true(hints.request_classes + hints.waiting_pods + pods.requests +
+    assert_true(waiting_pods.request_classes + waiting_pods.waiting_pods + pods.requests +
                     WAITING_MAX * (size_t)512 <
                 32 * MIB);
     remove_waiting(fixture, WAITING_MAX);
-    assert_int_equal(hints_bytes(fixture->app.hints).request_classes, 0);
-    assert_int_equal(hints_bytes(fixture->app.hints).waiting_pods, 0);
+    assert_int_equal(waiting_pods_bytes(fixture->app.waiting_pods).request_classes, 0);
+    assert_int_equal(waiting_pods_bytes(fixture->app.waiting_pods).waiting_pods, 0);
     assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, 0);
 }
 
@@ -120,21 +122,22 @@ APP_TEST(waiting_tables__store_equal_requests_once)
 {
     struct greedy *greedy = greedy_new(7);
 
-    refused(fixture->app.hints, &greedy->pod);
+    refused(fixture->app.waiting_pods, &greedy->pod);
     (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
-    const size_t request_classes = hints_bytes(fixture->app.hints).request_classes;
+    const size_t request_classes = waiting_pods_bytes(fixture->app.waiting_pods).request_classes;
     const size_t requests = pod_cache_bytes(fixture->app.pod_cache).requests;
     for (unsigned i = 0; i < 1000; i++) {
         (void)snprintf(greedy->uid, sizeof greedy->uid, "copy-%u", i);
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
             greedy->name[k][0] = i % 2 == 0 ? 'c' : 'd'; /* names do not matter */
-        refused(fixture->app.hints, &greedy->pod);
+        refused(fixture->app.waiting_pods, &greedy->pod);
         greedy->name[0][0] = 'c';
         for (unsigned k = 0; k < CONTAINERS_MAX; k++)
             greedy->name[k][0] = 'c';
         (void)pod_cache_put(fixture->app.pod_cache, &greedy->pod, &rules, 1);
     }
-    assert_int_equal(hints_bytes(fixture->app.hints).request_classes, request_classes);
+    assert_int_equal(waiting_pods_bytes(fixture->app.waiting_pods).request_classes,
+                     request_classes);
     assert_int_equal(pod_cache_bytes(fixture->app.pod_cache).requests, requests);
     xfree(greedy);
 }
@@ -149,7 +152,7 @@ APP_TEST(pod_cache__keeps_the_container_names_of_equal_requests)
                       .node = "",
                       .resource_version = "1",
                       .ours = true,
-                      .containers = 1,
+                      .n_containers = 1,
                       .container = &container};
 
     (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
@@ -184,14 +187,14 @@ APP_TEST(waiting_tables__have_room_for_small_requests_beside_large_ones)
                             .node = "",
                             .resource_version = "1",
                             .ours = true,
-                            .containers = 1,
+                            .n_containers = 1,
                             .container = &container};
-    refused(fixture->app.hints, &pod);
+    refused(fixture->app.waiting_pods, &pod);
     arena_init(&arena);
-    assert_true(hints_hold(fixture->app.hints, TEXT("small"), &arena, &waiting));
+    assert_true(waiting_pods_hold(fixture->app.waiting_pods, TEXT("small"), &arena, &waiting));
     assert_non_null(waiting.request);
     assert_false(waiting.unclassed);
-    hints_let_go(fixture->app.hints, &waiting);
+    waiting_pods_let_go(fixture->app.waiting_pods, &waiting);
     pod_record_free(record);
 }
 
@@ -200,7 +203,7 @@ static bool asked_in_vain(struct app_fixture *fixture)
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
 
-    return hints_would_fit(fixture->app.hints, NULL, fixture->now_ms, &node, 1);
+    return waiting_pods_would_fit(fixture->app.waiting_pods, NULL, fixture->now_ms, &node, 1);
 }
 
 static int64_t shown_overflow(struct app_fixture *fixture)
@@ -220,15 +223,15 @@ static int64_t shown_overflow(struct app_fixture *fixture)
 APP_TEST(unclassed_pods__are_woken_by_any_room_while_they_wait)
 {
     add_waiting(fixture, 10);
-    assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_false(waiting_pods_overflowed(fixture->app.waiting_pods, fixture->now_ms));
     assert_false(asked_in_vain(fixture));
     assert_int_equal(shown_overflow(fixture), 0);
     add_waiting(fixture, ENOUGH);
-    assert_true(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_true(waiting_pods_overflowed(fixture->app.waiting_pods, fixture->now_ms));
     assert_true(asked_in_vain(fixture));
     assert_int_equal(shown_overflow(fixture), 1);
     remove_waiting(fixture, ENOUGH);
-    assert_false(hints_overflow(fixture->app.hints, fixture->now_ms));
+    assert_false(waiting_pods_overflowed(fixture->app.waiting_pods, fixture->now_ms));
 }
 
 static const char *waiting_page(struct app_fixture *fixture, struct http_call *call,

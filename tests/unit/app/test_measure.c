@@ -91,18 +91,19 @@ static void report(struct app_fixture *fixture, int64_t minutes, int32_t milli)
     const struct allocation *pod = node->allocation[0];
     const struct share *share = pod->facts.share;
     struct usage_gpu gpu = {.gpu = atom_text(share->gpu), .milli = milli};
-    struct usage_container container = {.name = text_of(share->container), .gpus = 1, .gpu = &gpu};
+    struct usage_container container = {
+        .name = text_of(share->container), .n_gpus = 1, .gpu = &gpu};
     struct usage_pod usage = {
-        .uid = text_of(pod->facts.uid), .containers = 1, .container = &container};
+        .uid = text_of(pod->facts.uid), .n_containers = 1, .container = &container};
     const struct usage_report report = {.node = TEXT("n1"),
                                         .number = (uint64_t)minutes + 1,
                                         .seconds = 300,
-                                        .pods = 1,
+                                        .n_pods = 1,
                                         .pod = &usage};
     const struct measured_how how = {.now_ms = pod->facts.bound_ms + minutes * MINUTE};
     uint32_t unknown;
 
-    assert_int_equal(node->allocations, 1);
+    assert_int_equal(node->n_allocations, 1);
     usage_table_node(fixture->app.usage_table, "n1", key);
     assert_true(usage_table_take(fixture->app.usage_table, node, key, &report, &how, &unknown));
     assert_int_equal(unknown, 0);

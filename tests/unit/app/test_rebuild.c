@@ -27,7 +27,7 @@ static const char *taken(struct app_fixture *fixture)
     size_t at = 0;
 
     text[0] = '\0';
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%u", i > 0 ? " " : "",
                                node->gpu[i].used_milli + node->gpu[i].reserved_milli);
     return text;

@@ -9,7 +9,7 @@
 #include "milligpu/document/policy/policy_document.h"
 #include "milligpu/document/policy/zone_file.h"
 #include "milligpu/sync/outbox.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/patience.h"
 #include "support/store_checks.h"

@@ -197,7 +197,7 @@ APP_TEST(unreadable_node__keeps_its_gpus_and_grants_nothing)
         CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
         const struct node *node = snapshot_node(snapshot, TEXT("n1"));
         assert_false(node->gone);
-        assert_int_equal(node->gpus, 1);
+        assert_int_equal(node->n_gpus, 1);
         assert_int_equal(node->gpu[0].flags & GPU_ABSENT, 0);
         fixture_restart(fixture);
     }

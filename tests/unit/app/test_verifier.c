@@ -7,8 +7,8 @@
 #include <sqlite3.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/bell.h"
 #include "milligpu/run/log.h"
+#include "milligpu/run/wakeup.h"
 #include "milligpu/selfcheck/verifier.h"
 #include "milligpu/spine/command_trace.h"
 #include "milligpu/store/verify.h"
@@ -261,9 +261,9 @@ VERIFIER_TEST(verifier__sleeps_until_something_is_due)
 
     assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0);
     verifier_step(verifying, fixture->now_ms);
-    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), BELL_WAIT_MS_MAX);
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), WAKEUP_WAIT_MS_MAX);
     verifier_meet(verifying);
-    bell_wait(fixture->app.verifier_bell, INT64_MAX); /* the test would hang */
+    wakeup_wait(fixture->app.verifier_wakeup, INT64_MAX); /* the test would hang */
     assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0);
     verifier_step(verifying, fixture->now_ms);
     const int64_t interval_ms = (int64_t)fixture->app.settings->verify_interval_s * 1000;
@@ -271,12 +271,12 @@ VERIFIER_TEST(verifier__sleeps_until_something_is_due)
     assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms + interval_ms + 1), 0);
 
     safe_mode_enter(&fixture->app, SAFE_MEMORY, "a test");
-    bell_wait(fixture->app.verifier_bell, INT64_MAX);
+    wakeup_wait(fixture->app.verifier_wakeup, INT64_MAX);
     assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), 0); /* for the diagnostics */
     verifier_step(verifying, fixture->now_ms);
-    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), BELL_WAIT_MS_MAX);
+    assert_int_equal(verifier_wait_ms(verifying, fixture->now_ms), WAKEUP_WAIT_MS_MAX);
     verifier_stop(verifying);
-    bell_wait(fixture->app.verifier_bell, INT64_MAX);
+    wakeup_wait(fixture->app.verifier_wakeup, INT64_MAX);
 }
 
 VERIFIER_TEST(bundle__is_not_made_of_a_ledger_in_memory)

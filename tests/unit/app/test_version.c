@@ -14,7 +14,7 @@ static uint64_t version_on_n1(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node = snapshot_node(snapshot, TEXT("n1"));
-    assert_int_equal(node->allocations, 1);
+    assert_int_equal(node->n_allocations, 1);
     return node->allocation[0]->facts.version;
 }
 
@@ -283,7 +283,7 @@ static void reserve_as_before(struct app_fixture *fixture)
 {
     struct ledger *ledger = ledger_new();
     struct want want = {.container = "c", .parts = 1, .milli = 300};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
     struct pod_record *pod = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     const struct command reserve = {.kind = COMMAND_RESERVE,
                                     .at_ms = fixture->wall_ms,

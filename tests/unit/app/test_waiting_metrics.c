@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "milligpu/selfcheck/metrics_page.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/test.h"
 #include "support_fixture.h"
@@ -133,7 +133,8 @@ static void wait_greedily(struct app_fixture *fixture, uint32_t models, int numb
 {
     static const char *names[GREEDY_MODELS];
     struct want want = {.container = "c", .kind = CONTAINER_APP, .parts = 1, .milli = 300};
-    const struct request request = {.wants = 1, .want = &want, .models = models, .model = names};
+    const struct request request = {
+        .n_wants = 1, .want = &want, .n_models = models, .model = names};
     char uid[32];
 
     for (uint32_t i = 0; i < GREEDY_MODELS; i++)
@@ -145,7 +146,7 @@ static void wait_greedily(struct app_fixture *fixture, uint32_t models, int numb
                                           .request = &request,
                                           .now_ms = fixture->now_ms,
                                           .wall_ms = wall_ms};
-    hints_refused(fixture->app.hints, &asking_pod, REASON_ROOM, "no room");
+    waiting_pods_refused(fixture->app.waiting_pods, &asking_pod, REASON_ROOM, "no room");
 }
 
 /* What tenants write makes no scrape expensive: from then on, nothing is said to have room. */

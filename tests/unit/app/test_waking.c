@@ -9,7 +9,7 @@
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "support/test.h"
 #include "support_fixture.h"
@@ -60,7 +60,8 @@ static const char *waits_because(struct app_fixture *fixture, const char *pod)
     const char *uid = strstr(object.data, "\"uid\":\"");
     assert_non_null(uid);
     uid += strlen("\"uid\":\"");
-    (void)hints_find(fixture->app.hints, (struct text){uid, strcspn(uid, "\"")}, &arena, &waiting);
+    (void)waiting_pods_find(fixture->app.waiting_pods, (struct text){uid, strcspn(uid, "\"")},
+                            &arena, &waiting);
     (void)snprintf(text, sizeof text, "%s", waiting.text);
     return text;
 }
@@ -253,7 +254,7 @@ APP_TEST(waiting__ends_for_a_pod_deleted_before_its_refusal)
     fixture_delete_pod(fixture, "b");
     fixture_run(fixture);
     assert_says(fixture_filter_of(fixture, object.data, "n1"), "no GPU");
-    assert_int_equal(hints_waiting(fixture->app.hints), 0);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 0);
 }
 
 APP_TEST(waiting__ends_by_the_list_for_a_pod_the_watch_never_showed)
@@ -265,7 +266,7 @@ APP_TEST(waiting__ends_by_the_list_for_a_pod_the_watch_never_showed)
     fake_apiserver_compact(fixture->app.fake);
     fixture->now_ms += 1;
     fixture_pass(fixture, 20000);
-    assert_int_equal(hints_waiting(fixture->app.hints), 0);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 0);
 }
 
 APP_TEST(waiting__ends_in_time_for_an_unknown_uid)
@@ -279,11 +280,11 @@ APP_TEST(waiting__ends_in_time_for_an_unknown_uid)
                "\"spec\":{\"containers\":[{\"name\":\"c\",\"resources\":{\"limits\":"
                "{\"nvidia.com/vgpu\":\"800\"}}}]}}");
     assert_says(fixture_filter_of(fixture, object.data, "n1"), "no GPU");
-    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 1);
     fixture_pass(fixture, 400000); /* kube-scheduler retries every pod sooner than that */
-    assert_int_equal(hints_waiting(fixture->app.hints), 1);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 1);
     fixture_pass(fixture, 300000);
-    assert_int_equal(hints_waiting(fixture->app.hints), 0);
+    assert_int_equal(waiting_pods_count(fixture->app.waiting_pods), 0);
 }
 
 /* --- whole GPUs of the other resource --- */

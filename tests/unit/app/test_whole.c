@@ -30,7 +30,7 @@ static uint32_t held(struct app_fixture *fixture)
 static size_t reservations(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
-    return snapshot->opens;
+    return snapshot->n_opens;
 }
 
 FIXTURE_TEST(whole_gpu__is_held_on_disk_before_its_binding_is_sent)

@@ -394,9 +394,9 @@ static const char *open_uid(struct app_fixture *fixture)
 {
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(fixture->app.view);
     const struct node *node;
-    assert_int_equal(snapshot->opens, 1);
+    assert_int_equal(snapshot->n_opens, 1);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
-        for (uint32_t i = 0; i < node->allocations; i++)
+        for (uint32_t i = 0; i < node->n_allocations; i++)
             if (node->allocation[i]->facts.state == STATE_RESERVED)
                 return node->allocation[i]->facts.uid;
     return NULL;

@@ -143,7 +143,7 @@ static void becomes(const char *have, bool lift, const char *words, const char *
 
     while (rest.len > 0 && text_cut(&rest, ' ', &word)) {
         const char *name = arena_copy(&shown.ctl.kept, word);
-        assert_int_equal(gpu_name_find(node, name, &gpu[change.gpus++], &err), 0);
+        assert_int_equal(gpu_name_find(node, name, &gpu[change.n_gpus++], &err), 0);
     }
     assert_int_equal(cordon_merge(&change, have, &out, &same, &err), 0);
     if (value == NULL)
@@ -189,7 +189,7 @@ FIXTURE_TEST(cordon__keeps_an_annotation_that_is_not_a_list)
 
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         struct document *node = answer(&shown, node_json);
-        struct cordon_change change = {.node = node, .gpu = &gpu, .gpus = 1};
+        struct cordon_change change = {.node = node, .gpu = &gpu, .n_gpus = 1};
         struct strbuf out;
         bool same;
         assert_int_equal(gpu_name_find(node, "0", &gpu, &err), 0);

@@ -43,7 +43,7 @@ TEST(options__stand_anywhere)
         assert_string_equal(shown.ctl.options.command->name, "allocations");
         assert_string_equal(shown.ctl.options.given[OPTION_namespace], "research");
         assert_string_equal(shown.ctl.options.given[OPTION_node], "n1");
-        assert_int_equal(shown.ctl.options.arguments, 0);
+        assert_int_equal(shown.ctl.options.n_arguments, 0);
         shown_end(&shown);
         shown_free(&shown);
     }
@@ -74,7 +74,7 @@ TEST(options__belong_to_the_command_before_them)
 TEST(options__end_after_two_dashes)
 {
     shown_begin(&shown, "play - -- -n --x");
-    assert_int_equal(shown.ctl.options.arguments, 3);
+    assert_int_equal(shown.ctl.options.n_arguments, 3);
     assert_string_equal(shown.ctl.options.argument[0], "-");
     assert_string_equal(shown.ctl.options.argument[1], "-n");
     assert_string_equal(shown.ctl.options.argument[2], "--x");

@@ -160,7 +160,7 @@ TEST(policy_document__has_defaults)
     assert_int_equal(book->seed, 0);
     assert_int_equal(book->prices_by, PRICES_OFF);
     assert_false(book->raise);
-    assert_int_equal(book->prices + book->shapes + book->rules + book->zones, 0);
+    assert_int_equal(book->n_prices + book->n_shapes + book->n_rules + book->n_zones, 0);
 }
 
 TEST(policy_document__has_the_digest_of_its_bytes)
@@ -186,21 +186,21 @@ TEST(policy_document__reads_the_keys_of_the_document)
     assert_int_equal(book->seed, 7);
     assert_true(book->raise);
     assert_int_equal(book->prices_by, PRICES_KNOWN);
-    assert_int_equal(book->prices, 2);
+    assert_int_equal(book->n_prices, 2);
     assert_string_equal(book->price[0].model, "H100*");
     assert_int_equal(book->price[0].price, 900);
     assert_string_equal(book->price[1].model, "Tesla-T4");
     assert_int_equal(book->price[1].price, 40);
-    assert_int_equal(book->shapes, 2);
+    assert_int_equal(book->n_shapes, 2);
     assert_int_equal(class->parts, 8);
     assert_int_equal(class->milli, 500);
     assert_int_equal(class->host.cpu_milli, 1500);
     assert_int_equal(class->host.memory_mib, 2);
-    assert_int_equal(class->models, 2);
+    assert_int_equal(class->n_models, 2);
     assert_string_equal(class->model[1], "GeForce-RTX*");
     assert_int_equal(book->shape[0].weight, 5);
     assert_int_equal(book->shape[1].class.milli, 1000);
-    assert_int_equal(book->shape[1].class.models, 0);
+    assert_int_equal(book->shape[1].class.n_models, 0);
 }
 
 static const char rules[] = HEAD
@@ -228,10 +228,10 @@ TEST(policy_document__reads_the_keys_of_a_rule)
     assert_string_equal(rule->name, "night");
     assert_int_equal(rule->window->from_min, 20 * 60);
     assert_string_equal(zone_name(rule->zone), "Europe/Berlin");
-    assert_int_equal(rule->labels, 2);
+    assert_int_equal(rule->n_labels, 2);
     assert_string_equal(rule->label[1].key, "nvidia.com/gpu.product");
     assert_string_equal(rule->label[1].value, "A100*");
-    assert_int_equal(rule->namespaces, 2);
+    assert_int_equal(rule->n_namespaces, 2);
     assert_string_equal(rule->namespace[1], "research");
     assert_true(rule->has_order);
     assert_int_equal(rule->policy, POLICY_SPREAD);
@@ -239,11 +239,11 @@ TEST(policy_document__reads_the_keys_of_a_rule)
     assert_int_equal(rule->reserve, 2);
     assert_int_equal(rule->min_milli, 100);
     assert_int_equal(rule->step_milli, 50);
-    assert_int_equal(rule->sizes, 3);
+    assert_int_equal(rule->n_sizes, 3);
     assert_int_equal(rule->size[0], 250);
     assert_int_equal(rule->size[1], 500);
     assert_int_equal(rule->size[2], 1000);
-    assert_int_equal(rule->models, 2);
+    assert_int_equal(rule->n_models, 2);
     assert_string_equal(rule->model[1], "H100*");
     assert_int_equal(rule->memory, MEMORY_RAISE);
     assert_int_equal(rule->topology, TOPOLOGY_NVLINK);
@@ -254,10 +254,10 @@ TEST(rule__has_defaults)
     CLEANUP(done) struct reading reading = reading_of(rules);
     const struct rule *rule = &reading.book->rule[1];
     assert_string_equal(rule->name, "rule 2");
-    assert_int_equal(rule->labels + rule->namespaces + rule->models, 0);
+    assert_int_equal(rule->n_labels + rule->n_namespaces + rule->n_models, 0);
     assert_false(rule->has_order || rule->whole);
     assert_int_equal(rule->reserve + rule->min_milli + rule->step_milli, 0);
-    assert_int_equal(rule->sizes, 1);
+    assert_int_equal(rule->n_sizes, 1);
     assert_int_equal(rule->size[0], 333);
     assert_int_equal(rule->topology, TOPOLOGY_NUMA);
     assert_int_equal(rule->memory, MEMORY_FILTER);
@@ -268,7 +268,7 @@ TEST(rule__has_defaults)
 TEST(zone__is_loaded_once)
 {
     CLEANUP(done) struct reading reading = reading_of(rules);
-    assert_int_equal(reading.book->zones, 2);
+    assert_int_equal(reading.book->n_zones, 2);
     assert_ptr_equal(reading.book->rule[0].zone, reading.book->rule[1].zone);
     assert_string_equal(zone_name(reading.book->rule[2].zone), "UTC");
 }
@@ -351,7 +351,7 @@ TEST(policy_choice__of_a_name_is_an_empty_rulebook)
         assert_string_equal(reading.book->name, name);
         assert_string_equal(reading.warnings.data, "");
         assert_int_equal(reading.book->prices_by, PRICES_OFF);
-        assert_int_equal(reading.book->rules + reading.book->shapes, 0);
+        assert_int_equal(reading.book->n_rules + reading.book->n_shapes, 0);
     }
 }
 

@@ -76,7 +76,7 @@ static void asks(struct fixture *fixture, const char *method, const char *path, 
     expect(fixture, status, part);
 }
 
-static void gets(struct fixture *fixture, const char *path, int status, const char *part)
+static void get_says(struct fixture *fixture, const char *path, int status, const char *part)
 {
     asks(fixture, "GET", path, "", status, part);
 }
@@ -144,7 +144,7 @@ FIXTURE_TEST(create__adds_the_fields_of_the_api_server)
     expect(fixture, 201, "'requests':{'nvidia.com/vgpu':'300','cpu':'500m'}");
     assert_int_equal(strlen(field(fixture, "uid")), 36);
     assert_true(version(fixture) > 1);
-    gets(fixture, PODS "/a", 200, "'kind':'Pod','apiVersion':'v1'");
+    get_says(fixture, PODS "/a", 200, "'kind':'Pod','apiVersion':'v1'");
     asks(fixture, "POST", PODS, vgpu_pod, 409, "pods \\\"a\\\" already exists");
 }
 
@@ -211,7 +211,7 @@ FIXTURE_TEST(amount__is_refused_as_by_the_api_server)
             row[i].given);
         asks(fixture, "POST", PODS, body, row[i].status, row[i].text);
     }
-    gets(fixture, PODS, 200, "'items':[]");
+    get_says(fixture, PODS, 200, "'items':[]");
 }
 
 FIXTURE_TEST(body__is_refused_with_a_reason)
@@ -295,7 +295,7 @@ FIXTURE_TEST(cluster__has_an_identity_and_a_version)
                                  &fixture->out);
     assert_string_not_equal(field(fixture, "uid"), first);
     fake_apiserver_free(other);
-    gets(fixture, "/version", 200, "gitVersion");
+    get_says(fixture, "/version", 200, "gitVersion");
     asks(fixture, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
          "{'spec':{'resourceAttributes':{'verb':'list'}}}", 201, "'status':{'allowed':true}");
 }
@@ -327,7 +327,7 @@ FIXTURE_TEST(binding__merges_its_annotations)
         "'name':'c'}]}}");
     ask(fixture, "POST", PODS "/a/binding",
         "{'metadata':{'name':'a','annotations':{'k':'new'}},'target':{'name':'n'}}");
-    gets(fixture, PODS "/a", 200, "'annotations':{'k':'new','kept':'yes'}");
+    get_says(fixture, PODS "/a", 200, "'annotations':{'k':'new','kept':'yes'}");
 }
 
 FIXTURE_TEST(binding__is_refused_for_a_bound_pod)
@@ -463,7 +463,7 @@ FIXTURE_TEST(capacity__that_is_advertised_shows_in_allocatable)
     asks(fixture, "PATCH", "/api/v1/nodes/n1",
          "{'metadata':{'annotations':{'milligpu.io/bell':'1'}}}", 200, "'milligpu.io/bell':'1'");
     asks(fixture, "DELETE", "/api/v1/nodes/n1", "", 200, "");
-    gets(fixture, "/api/v1/nodes/n1", 404, "nodes \\\"n1\\\" not found");
+    get_says(fixture, "/api/v1/nodes/n1", 404, "nodes \\\"n1\\\" not found");
 }
 
 FIXTURE_TEST(wake_object__is_created_once_and_patched_often)
@@ -475,7 +475,7 @@ FIXTURE_TEST(wake_object__is_created_once_and_patched_often)
     asks(fixture, "POST", path, body, 409, "AlreadyExists");
     asks(fixture, "PATCH", "/apis/storage.k8s.io/v1/namespaces/milligpu/csistoragecapacities/bell",
          "{'metadata':{'annotations':{'ring':'2'}}}", 200, "'ring':'2'");
-    gets(fixture, path, 200, "'kind':'CSIStorageCapacityList'");
+    get_says(fixture, path, 200, "'kind':'CSIStorageCapacityList'");
 }
 
 FIXTURE_TEST(config_map__is_patched_with_another_key)
@@ -516,7 +516,7 @@ static void bind_version(struct fixture *fixture, uint64_t version)
 
 static uint64_t version_of_a(struct fixture *fixture)
 {
-    gets(fixture, PODS "/a", 200, "");
+    get_says(fixture, PODS "/a", 200, "");
     return version(fixture);
 }
 
@@ -546,9 +546,9 @@ FIXTURE_TEST(delete__of_a_running_pod_takes_two_steps)
     asks(fixture, "DELETE", PODS "/a", "{'preconditions':{'uid':'other'}}", 409,
          "Precondition failed");
     asks(fixture, "DELETE", PODS "/a", "", 200, "'deletionGracePeriodSeconds':30");
-    gets(fixture, PODS "/a", 200, "deletionTimestamp");
+    get_says(fixture, PODS "/a", 200, "deletionTimestamp");
     asks(fixture, "DELETE", PODS "/a?gracePeriodSeconds=0", "", 200, "");
-    gets(fixture, PODS "/a", 404, "");
+    get_says(fixture, PODS "/a", 404, "");
 }
 
 FIXTURE_TEST(delete__of_a_pod_without_a_kubelet_is_immediate)
@@ -559,7 +559,7 @@ FIXTURE_TEST(delete__of_a_pod_without_a_kubelet_is_immediate)
     add_pod(fixture, "b");
     bind_to(fixture, "b", "n");
     ask(fixture, "DELETE", PODS "/b", "{'gracePeriodSeconds':0}");
-    gets(fixture, PODS "/b", 404, "");
+    get_says(fixture, PODS "/b", 404, "");
 }
 
 /* ---- lists and watches ---- */
@@ -580,13 +580,13 @@ FIXTURE_TEST(list__in_pages_is_one_snapshot)
                    field(fixture, "continue"));
     ask(fixture, "DELETE", PODS "/d", "");
     add_pod(fixture, "cc");
-    gets(fixture, path, 200, "'name':'c'");
+    get_says(fixture, path, 200, "'name':'c'");
     expect(fixture, 200, "'name':'d'");
     lacks(fixture, "'name':'cc'");
     assert_int_equal(version(fixture), before);
     (void)snprintf(path, sizeof path, "/api/v1/pods?limit=2&continue=%s",
                    field(fixture, "continue"));
-    gets(fixture, path, 200, "'name':'e'");
+    get_says(fixture, path, 200, "'name':'e'");
     lacks(fixture, "continue");
 }
 
@@ -600,7 +600,7 @@ FIXTURE_TEST(list__with_an_old_continue_token_is_expired)
     (void)snprintf(path, sizeof path, "/api/v1/pods?limit=1&continue=%s",
                    field(fixture, "continue"));
     fake_apiserver_compact(fixture->fake);
-    gets(fixture, path, 410, "'reason':'Expired'");
+    get_says(fixture, path, 410, "'reason':'Expired'");
 }
 
 FIXTURE_TEST(list__selects_by_field)
@@ -612,12 +612,13 @@ FIXTURE_TEST(list__selects_by_field)
     ask(fixture, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%21%3D", "");
     lacks(fixture, "'name':'a'");
     expect(fixture, 200, "'name':'b'");
-    gets(fixture, "/api/v1/pods?fieldSelector=status.phase!%3DSucceeded%2Cstatus.phase!%3DFailed",
-         200, "'name':'a'");
+    get_says(fixture,
+             "/api/v1/pods?fieldSelector=status.phase!%3DSucceeded%2Cstatus.phase!%3DFailed", 200,
+             "'name':'a'");
     lacks(fixture, "'name':'b'");
     ask(fixture, "GET", "/api/v1/pods?fieldSelector=metadata.name%3D%3Da", "");
     assert_int_equal(count(fixture, "\"uid\""), 1);
-    gets(fixture, "/api/v1/namespaces/other/pods", 200, "'items':[]");
+    get_says(fixture, "/api/v1/namespaces/other/pods", 200, "'items':[]");
 }
 
 FIXTURE_TEST(watch__reports_an_object_that_leaves_its_selection_as_deleted)
@@ -638,10 +639,10 @@ FIXTURE_TEST(watch__from_before_a_compaction_is_gone)
 {
     add_pod(fixture, "a");
     fake_apiserver_compact(fixture->fake);
-    gets(fixture, "/api/v1/pods?watch=true&resourceVersion=1", 200, "{'type':'ERROR'");
+    get_says(fixture, "/api/v1/pods?watch=true&resourceVersion=1", 200, "{'type':'ERROR'");
     expect(fixture, 200, "'reason':'Expired','code':410");
-    gets(fixture, "/api/v1/pods?watch=true", 200, "{'type':'ADDED'");
-    gets(fixture, "/api/v1/pods?watch=true&resourceVersion=99999", 200, "'code':504");
+    get_says(fixture, "/api/v1/pods?watch=true", 200, "{'type':'ADDED'");
+    get_says(fixture, "/api/v1/pods?watch=true&resourceVersion=99999", 200, "'code':504");
 }
 
 FIXTURE_TEST(watch__from_before_the_kept_events_is_gone)
@@ -652,8 +653,8 @@ FIXTURE_TEST(watch__from_before_the_kept_events_is_gone)
         (void)snprintf(body, sizeof body, "{'metadata':{'labels':{'i':'%d'}}}", i);
         assert_int_equal(ask(fixture, "PATCH", PODS "/a", body), 200);
     }
-    gets(fixture, "/api/v1/pods?watch=1&resourceVersion=2", 200, "'code':410");
-    gets(fixture, "/api/v1/pods?watch=1&resourceVersion=8000", 200, "MODIFIED");
+    get_says(fixture, "/api/v1/pods?watch=1&resourceVersion=2", 200, "'code':410");
+    get_says(fixture, "/api/v1/pods?watch=1&resourceVersion=8000", 200, "MODIFIED");
 }
 
 /* ---- kube_ops ---- */

@@ -109,21 +109,21 @@ static void assert_refused(int code, const char *says)
 
 FIXTURE_TEST(socket__answers_and_is_private_to_its_user)
 {
-    struct stat is;
+    struct stat st;
     char run[80];
 
     const mode_t before = umask(0);
     site_start(&site);
     (void)umask(before);
     assert_answers();
-    assert_int_equal(stat(path, &is), 0);
-    assert_true(S_ISSOCK(is.st_mode));
-    assert_int_equal(is.st_mode & 07777, 0600);
+    assert_int_equal(stat(path, &st), 0);
+    assert_true(S_ISSOCK(st.st_mode));
+    assert_int_equal(st.st_mode & 07777, 0600);
     (void)snprintf(run, sizeof run, "%s/run", folder);
-    assert_int_equal(stat(run, &is), 0);
-    assert_int_equal(is.st_mode & 07777, 0700);
+    assert_int_equal(stat(run, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
     site_stop(&site);
-    assert_int_equal(stat(path, &is), -1);
+    assert_int_equal(stat(path, &st), -1);
     assert_int_equal(errno, ENOENT);
 }
 
@@ -210,8 +210,8 @@ FIXTURE_TEST(socket__path_with_another_file_is_left_alone)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(symlink("/nowhere", path), 0);
     assert_refused(ERR_CONFLICT, "is no socket");
-    struct stat is;
-    assert_int_equal(lstat(path, &is), 0);
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
 }
 
 FIXTURE_TEST(socket__folder_that_cannot_be_used_is_named)

@@ -423,7 +423,7 @@ JOURNAL_TEST(backtest__asks_for_models_and_memory_again)
     node_shows(journal, 0, "n1", one, 1);
     other->gpu[0].model = "NVIDIA H100";
     records(journal, 0, (struct command){.kind = COMMAND_NODE, .inventory = other});
-    request->models = 1;
+    request->n_models = 1;
     request->model = model;
     records(journal, 1,
             (struct command){.kind = COMMAND_RESERVE,

@@ -228,8 +228,8 @@ TEST(csv__reads_or_refuses_random_bytes)
         const struct csv *csv = &reader.csv;
         int status;
         while ((status = csv_next(&reader.csv, &err)) > 0) {
-            assert_int_equal(csv->fields, 2);
-            for (size_t i = 0; i < csv->fields; i++) {
+            assert_int_equal(csv->n_fields, 2);
+            for (size_t i = 0; i < csv->n_fields; i++) {
                 assert_true(csv->field[i].text.at >= csv->bytes);
                 assert_true(csv->field[i].text.at + csv->field[i].text.len <= csv->end);
                 assert_true(csv->field[i].line > 1 && csv->field[i].line <= csv->line);

@@ -13,7 +13,7 @@ static const char managed[] = "nvidia.com/vgpu";
 struct table {
     struct arena arena;
     struct fit_node node[NODES];
-    size_t nodes;
+    size_t n_nodes;
     struct fit_pod pod;
     int pod_status; /* of reading it */
     struct err err;
@@ -80,7 +80,7 @@ static struct document *pod_of(struct table *table, const char *spec)
 
 static struct fit_node *node_named(struct table *table, const char *name)
 {
-    for (size_t i = 0; i < table->nodes; i++)
+    for (size_t i = 0; i < table->n_nodes; i++)
         if (strcmp(table->node[i].name, name) == 0)
             return &table->node[i];
     WRONG(table, "no node %s", name);
@@ -92,10 +92,10 @@ static void add_node(struct table *table, char *rest)
     char *text = strchr(rest, ' ');
     struct err err;
 
-    if (text == NULL || table->nodes == NODES)
+    if (text == NULL || table->n_nodes == NODES)
         WRONG(table, "a node is NAME YAML, and at most %d", NODES);
     *text++ = '\0';
-    if (fit_node_read(&table->arena, make_node(table, rest, text), &table->node[table->nodes++],
+    if (fit_node_read(&table->arena, make_node(table, rest, text), &table->node[table->n_nodes++],
                       &err) < 0)
         WRONG(table, "%s", err.text);
 }
@@ -184,7 +184,7 @@ static void sentence(struct table *table, char *line)
     } else if ((rest = after(line, "bad node ")) != NULL) {
         bad_node(table, line + (rest - line));
     } else if (strcmp(line, "forget the nodes") == 0) {
-        table->nodes = 0;
+        table->n_nodes = 0;
     } else if ((rest = after(line, "pod ")) != NULL) {
         take_pod(table, rest);
     } else if ((rest = after(line, "refused: ")) != NULL) {
@@ -206,7 +206,7 @@ static void sentence(struct table *table, char *line)
 
 TEST(nodefit__agrees_with_its_table)
 {
-    struct table table = {.nodes = 0};
+    struct table table = {.n_nodes = 0};
     char line[LINE_BYTES];
     FILE *stream = fopen(file, "re");
 

@@ -256,8 +256,8 @@ TEST(cluster__begins_with_what_its_pods_hold)
     write_file(nodes_file, cluster_text);
     world_init(&world);
     assert_int_equal(world_read_cluster(&world, nodes_file, stderr, &err), 0);
-    assert_int_equal(world.nodes, 1);
-    assert_int_equal(world.gpus, 2);
+    assert_int_equal(world.n_nodes, 1);
+    assert_int_equal(world.n_gpus, 2);
     assert_int_equal(world.gpu_milli, 2000);
     assert_int_equal(world.n_held, 1);
     assert_int_equal(world.node[0].host.cpu_milli, 2500);
@@ -317,14 +317,14 @@ TEST(manifest__is_one_round_with_equal_pods_in_one_class)
                               "old", "0", "700") "---\n" WEB("more", "4", "300"));
     world_init(&world);
     assert_int_equal(world_read_manifest(&world, pods_file, 0, stderr, &err), 0);
-    assert_int_equal(world.pods, 9);
-    assert_int_equal(world.shapes, 3);
+    assert_int_equal(world.n_pods, 9);
+    assert_int_equal(world.n_shapes, 3);
     assert_int_equal(world.rounds, SIMULATE_ROUNDS);
     assert_string_equal(world.shape[world.pod[2].shape].text, "Deployment default/api");
     assert_int_equal(world.shape[0].request.host.memory_mib, 2); /* rounded up */
     struct workload *workload = world_manifest_workload(&world, &dropped);
     assert_int_equal(dropped, 0);
-    assert_int_equal(workload->classes, 2);
+    assert_int_equal(workload->n_classes, 2);
     assert_int_equal(workload->class[0].milli, 300);
     assert_int_equal(workload->class[0].count, 6);
     assert_int_equal(workload->class[1].milli, 500);
@@ -423,9 +423,9 @@ TEST(workload__keeps_the_most_common_shapes)
     world_init(&world);
     assert_int_equal(world_read_nodes(&world, nodes_file, &err), 0);
     assert_int_equal(world_read_arrivals(&world, pods_file, stderr, &err), 0);
-    assert_int_equal(world.shapes, 600);
+    assert_int_equal(world.n_shapes, 600);
     struct workload *workload = world_workload(&world, &dropped);
-    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(workload->n_classes, WORKLOAD_CLASSES_MAX);
     assert_int_equal(dropped, 600 - WORKLOAD_CLASSES_MAX);
     assert_int_equal(workload->class[0].host.cpu_milli, 0);
     assert_int_equal(workload->class[WORKLOAD_CLASSES_MAX - 1].host.cpu_milli, 599);
@@ -440,7 +440,7 @@ TEST(workload__scales_counts_to_its_limit)
         {.want = {.container = "main", .parts = 1, .milli = 500}, .count = 3000000},
         {.want = {.container = "main", .parts = 1, .milli = 600}, .count = 1},
     };
-    const struct world small = {.shapes = 2, .shape = shape};
+    const struct world small = {.n_shapes = 2, .shape = shape};
     uint32_t dropped;
 
     struct workload *workload = world_workload(&small, &dropped);

@@ -83,13 +83,13 @@ static void report_container(struct strbuf *report, const struct nri_container *
                   (int)container->state, container->pid, TEXT_ARG(container->cgroups_path));
     if (container->has_user)
         strbuf_printf(report, " user=%u", container->user);
-    for (uint32_t i = 0; i < container->envs; i++)
+    for (uint32_t i = 0; i < container->n_envs; i++)
         strbuf_printf(report, " env=%.*s", TEXT_ARG(container->env[i]));
-    for (uint32_t i = 0; i < container->cdi_devices; i++)
+    for (uint32_t i = 0; i < container->n_cdi_devices; i++)
         strbuf_printf(report, " cdi=%.*s", TEXT_ARG(container->cdi_device[i]));
-    for (uint32_t i = 0; i < container->devices; i++)
+    for (uint32_t i = 0; i < container->n_devices; i++)
         report_device(report, " dev=", &container->device[i]);
-    for (uint32_t i = 0; i < container->rules; i++)
+    for (uint32_t i = 0; i < container->n_rules; i++)
         report_rule(report, " rule=", &container->rule[i]);
     report_flaw(report, container->flaw);
 }
@@ -117,7 +117,7 @@ static void synchronize(void *user, const struct nri_pod *pod, uint32_t pods,
         strbuf_printf(&agent->is_reported, "synchronize %u pods", pods);
         for (uint32_t i = 0; i < containers; i++)
             strbuf_printf(&agent->is_reported, ", container %.*s has %u%s",
-                          TEXT_ARG(container[i].id), container[i].envs,
+                          TEXT_ARG(container[i].id), container[i].n_envs,
                           container[i].flaw == NRI_WHOLE ? "" : " flawed");
         strbuf_char(&agent->is_reported, '\n');
         return;
@@ -180,23 +180,23 @@ static int validate(void *user, const struct nri_pod *pod, const struct nri_cont
     if (validator != NRI_VALIDATOR_UNKNOWN)
         strbuf_printf(&agent->is_reported, "  validator %s\n",
                       validator == NRI_VALIDATOR_ON ? "on" : "off");
-    for (uint32_t i = 0; i < all->envs; i++)
+    for (uint32_t i = 0; i < all->n_envs; i++)
         strbuf_printf(&agent->is_reported, "  env %.*s=%.*s\n", TEXT_ARG(all->env[i].key),
                       TEXT_ARG(all->env[i].value));
-    for (uint32_t i = 0; i < all->cdi_devices; i++)
+    for (uint32_t i = 0; i < all->n_cdi_devices; i++)
         strbuf_printf(&agent->is_reported, "  cdi %.*s\n", TEXT_ARG(all->cdi_device[i]));
-    for (uint32_t i = 0; i < all->devices; i++) {
+    for (uint32_t i = 0; i < all->n_devices; i++) {
         report_device(&agent->is_reported, "  dev ", &all->device[i]);
         strbuf_char(&agent->is_reported, '\n');
     }
-    for (uint32_t i = 0; i < all->rules; i++) {
+    for (uint32_t i = 0; i < all->n_rules; i++) {
         report_rule(&agent->is_reported, "  rule ", &all->rule[i]);
         strbuf_char(&agent->is_reported, '\n');
     }
-    for (uint32_t i = 0; i < all->mounts; i++)
+    for (uint32_t i = 0; i < all->n_mounts; i++)
         strbuf_printf(&agent->is_reported, "  mount %.*s from %.*s type %.*s, %u options\n",
                       TEXT_ARG(all->mount[i].destination), TEXT_ARG(all->mount[i].source),
-                      TEXT_ARG(all->mount[i].type), all->mount[i].options);
+                      TEXT_ARG(all->mount[i].type), all->mount[i].n_options);
     return answer(agent, err);
 }
 
@@ -496,8 +496,12 @@ SESSION_TEST(create__sends_the_adjustment)
     const struct text option[] = {TEXT("rbind"), TEXT("rw")};
     struct nri_mount mount[] = {{TEXT("/mps"), TEXT("/run/mps"), TEXT("bind"), 2, option}};
     struct pb_value value;
-    agent->adjust = (struct nri_adjustment){
-        .envs = 1, .env = env, .cdi_devices = 2, .cdi_device = cdi, .mounts = 1, .mount = mount};
+    agent->adjust = (struct nri_adjustment){.n_envs = 1,
+                                            .env = env,
+                                            .n_cdi_devices = 2,
+                                            .cdi_device = cdi,
+                                            .n_mounts = 1,
+                                            .mount = mount};
     assert_true(call_container(agent, "CreateContainer"));
     expect_reported(agent, "create" REPORT_OF);
     const struct text adjust = pb_get(payload(agent), 1);
@@ -519,7 +523,7 @@ SESSION_TEST(answer__comes_in_short_frames)
     static char value[6000];
     memset(value, 'x', sizeof value);
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
-    agent->adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    agent->adjust = (struct nri_adjustment){.n_envs = 1, .env = env};
     assert_true(call_container(agent, "CreateContainer"));
     assert_int_equal(agent->reader.frames, 2);
     const struct text got = pb_get(pb_get(pb_get(payload(agent), 1), 4), 2);
@@ -531,7 +535,7 @@ SESSION_TEST(answer__is_refused_when_too_large)
 {
     static char value[NRI_MESSAGE_MAX];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
-    agent->adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    agent->adjust = (struct nri_adjustment){.n_envs = 1, .env = env};
     put_container_call(agent);
     call_fails(agent, "CreateContainer", 8, "the answer is too large: 4194325 bytes");
 }
@@ -1000,7 +1004,7 @@ SESSION_TEST(session__ends_when_the_runtime_does_not_read)
     struct err err;
     static char value[NRI_MESSAGE_MAX / 2];
     struct nri_pair env[] = {{TEXT("LONG"), {value, sizeof value}}};
-    agent->adjust = (struct nri_adjustment){.envs = 1, .env = env};
+    agent->adjust = (struct nri_adjustment){.n_envs = 1, .env = env};
     put_container_call(agent);
     int answers = 0;
     for (;; agent->stream += 2, answers++) {
@@ -1019,7 +1023,7 @@ SESSION_TEST(decoder__keeps_the_length_of_texts)
                                     {TEXT("key"), TEXT("first")},
                                     {TEXT("key"), TEXT("l\0st")},
                                     {TEXT("other"), TEXT("")}};
-    const struct nri_pod pod = {.annotations = 4, .annotation = annotation};
+    const struct nri_pod pod = {.n_annotations = 4, .annotation = annotation};
     struct text value;
     assert_true(nri_annotation(&pod, "key", &value));
     assert_int_equal(value.len, 4);

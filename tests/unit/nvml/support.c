@@ -82,14 +82,14 @@ const struct gpu_reading *await_reading(struct nvml *nvml, condition *is_so)
             return reading;
         if (!patience_left(&until_ms))
             fail_msg("no such reading came, but status %s, %u GPUs, %s",
-                     nvml_status_name(reading->status), reading->gpus, reading->problem);
+                     nvml_status_name(reading->status), reading->n_gpus, reading->problem);
         gpu_reading_unref(reading);
     }
 }
 
 const struct gpu_state *gpu_of(const struct gpu_reading *reading, const char *uuid)
 {
-    for (uint32_t i = 0; i < reading->gpus; i++)
+    for (uint32_t i = 0; i < reading->n_gpus; i++)
         if (strcmp(reading->gpu[i].uuid, uuid) == 0)
             return &reading->gpu[i];
     return NULL;

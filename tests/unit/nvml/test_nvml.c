@@ -94,7 +94,7 @@ WATCH_TEST(reading__has_what_the_driver_says)
         "process GPU-a 4711 1000 sm=41\nprocess GPU-a 12 -1 mps\nprocess GPU-d 13 5\n"
         "process GPU-b 14 5 sm=101\nprocess GPU-b 14 7 mps sm=3\n",
         is_ready);
-    assert_int_equal(reading->gpus, 4);
+    assert_int_equal(reading->n_gpus, 4);
     assert_int_equal(reading->left_out, 0);
     assert_string_equal(reading->driver, "615.10");
     assert_string_equal(reading->library, "13.615.10");
@@ -177,7 +177,7 @@ static void uses(const char *percents, int busy, const char *expected)
         len += (size_t)snprintf(said + len, sizeof said - len, "process GPU-a %d 5 %.*s\n", pid,
                                 TEXT_ARG(one));
     watch_until(said, is_third);
-    for (uint32_t i = 0; i < reading->processes; i++)
+    for (uint32_t i = 0; i < reading->n_processes; i++)
         (void)snprintf(found + strlen(found), sizeof found - strlen(found), "%s%s%d",
                        i > 0 ? "," : "", reading->process[i].is_scaled ? "~" : "",
                        reading->process[i].sm_milli);
@@ -300,7 +300,7 @@ WATCH_TEST(ecc__marks_a_gpu_failed_until_quiet)
 
 static bool all_are_healthy(const struct gpu_reading *next)
 {
-    for (uint32_t i = 0; i < next->gpus; i++)
+    for (uint32_t i = 0; i < next->n_gpus; i++)
         if (next->gpu[i].health != GPU_HEALTHY)
             return false;
     return is_ready(next);
@@ -316,7 +316,7 @@ WATCH_TEST(lost_gpu__stays_as_last_seen)
     for (size_t i = 0; i < ARRAY_LEN(ends); i++) {
         fake_say(ends[i]);
         await_health("GPU-b", GPU_LOST);
-        assert_int_equal(reading->gpus, 2);
+        assert_int_equal(reading->n_gpus, 2);
         assert_int_equal(reading->gpu[1].mib_total, 81559);
         assert_int_equal(reading->gpu[1].index, 1);
         assert_int_equal(reading->gpu[1].known, 0);
@@ -336,7 +336,7 @@ WATCH_TEST(silent_driver__makes_all_gpus_unknown)
 {
     watch_slow(500);
     say_until(TWO "hang DeviceGetUUID 60000\n", is_silent);
-    assert_int_equal(reading->gpus, 2);
+    assert_int_equal(reading->n_gpus, 2);
     assert_int_equal(reading->gpu[0].health, GPU_UNKNOWN);
     assert_int_equal(reading->gpu[1].health, GPU_UNKNOWN);
     assert_true(strlen(reading->gpu[0].reason) > 0 && strlen(reading->problem) > 0);
@@ -383,13 +383,13 @@ static bool has_no_driver(const struct gpu_reading *next)
 WATCH_TEST(driver__may_come_and_go)
 {
     watch_until("init 9\n", has_no_driver);
-    assert_int_equal(reading->gpus, 0);
+    assert_int_equal(reading->n_gpus, 0);
     assert_string_equal(reading->problem,
                         "nvmlInit_v2: the NVIDIA driver is not loaded (NVML error 9)");
     say_until(TWO, all_are_healthy);
     assert_int_equal(reading->loads, 1);
     say_until(TWO "count 1\ninit 18\n", has_no_driver);
-    assert_int_equal(reading->gpus, 2);
+    assert_int_equal(reading->n_gpus, 2);
     assert_int_equal(reading->gpu[1].health, GPU_UNKNOWN);
     say_until(TWO, all_are_healthy);
     assert_int_equal(reading->loads, 2);
@@ -478,7 +478,7 @@ WATCH_TEST(reading__leaves_out_invalid_values)
     strbuf_done(&lines);
     nvml = watch();
     await(is_ready);
-    assert_int_equal(reading->gpus, GPUS_PER_NODE_MAX - 3);
+    assert_int_equal(reading->n_gpus, GPUS_PER_NODE_MAX - 3);
     assert_int_equal(reading->left_out, 6);
     assert_string_equal(reading->left_out_why, "GPU 0: its UUID is none that can be used");
     const struct gpu_state *odd = &reading->gpu[0];
@@ -508,7 +508,7 @@ WATCH_TEST(reading__replaces_only_a_lost_gpu)
         if (i != 5)
             strbuf_printf(&lines, "gpu GPU-%d X 100\n", i);
     say_until(lines.data, has_new);
-    assert_int_equal(reading->gpus, GPUS_PER_NODE_MAX);
+    assert_int_equal(reading->n_gpus, GPUS_PER_NODE_MAX);
     assert_null(gpu_of(reading, "GPU-5"));
     assert_non_null(gpu_of(reading, "GPU-4"));
     assert_int_equal(gpu_of(reading, "GPU-4")->peers & 1 << 5, 0);
@@ -592,8 +592,8 @@ WATCH_TEST(release__lets_the_driver_be_replaced)
     assert_false(holds_driver());
     assert_string_equal(reading->problem, "milligpu-node has let go of it");
     assert_string_equal(reading->driver, "570.1");
-    assert_int_equal(reading->gpus, 2);
-    assert_int_equal(reading->processes, 0);
+    assert_int_equal(reading->n_gpus, 2);
+    assert_int_equal(reading->n_processes, 0);
     assert_int_equal(reading->gpu[0].health, GPU_HEALTHY);
     assert_int_equal(reading->gpu[0].known, 0);
     assert_int_equal(reading->gpu[1].health, GPU_XID);
@@ -609,7 +609,7 @@ WATCH_TEST(release__lets_the_driver_be_replaced)
     assert_false(holds_driver());
     say_until("driver 580.2\n" TWO, is_ready);
     assert_string_equal(reading->driver, "580.2");
-    assert_int_equal(reading->gpus, 2);
+    assert_int_equal(reading->n_gpus, 2);
     assert_true(holds_driver());
     stop();
     assert_false(holds_driver());

@@ -46,7 +46,7 @@ static void holds(const char *text)
 
 FIXTURE_TEST(file_replace__replaces_the_whole_file)
 {
-    struct stat is;
+    struct stat st;
     struct err err;
 
     assert_int_equal(file_replace(file, TEXT("first, and longer"), &err), 0);
@@ -55,9 +55,9 @@ FIXTURE_TEST(file_replace__replaces_the_whole_file)
     holds("second");
     assert_int_equal(file_replace(file, TEXT(""), &err), 0);
     holds("");
-    assert_int_equal(stat(next, &is), -1);
-    assert_int_equal(stat(file, &is), 0);
-    assert_int_equal(is.st_mode & 0777 & ~0644U, 0);
+    assert_int_equal(stat(next, &st), -1);
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 0777 & ~0644U, 0);
 }
 
 FIXTURE_TEST(file_replace__keeps_the_old_file_on_failure)

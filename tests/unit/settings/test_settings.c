@@ -116,15 +116,15 @@ static int tear_down(void **state)
 FIXTURE_TEST(settings__have_defaults)
 {
     loads("");
-    const struct settings *is = settings_get(set);
+    const struct settings *settings = settings_get(set);
     assert_int_equal(action, SETTINGS_RUN);
-    assert_string_equal(is->webhook_listen, "127.0.0.1:8910");
-    assert_string_equal(is->admin_listen, "127.0.0.1:8911");
-    assert_string_equal(is->resource, "nvidia.com/vgpu");
-    assert_string_equal(is->probe_listen, "");
-    assert_int_equal(is->webhook_threads, 2);
-    assert_false(is->advertise);
-    assert_true(is->events);
+    assert_string_equal(settings->webhook_listen, "127.0.0.1:8910");
+    assert_string_equal(settings->admin_listen, "127.0.0.1:8911");
+    assert_string_equal(settings->resource, "nvidia.com/vgpu");
+    assert_string_equal(settings->probe_listen, "");
+    assert_int_equal(settings->webhook_threads, 2);
+    assert_false(settings->advertise);
+    assert_true(settings->events);
     for (int id = 0; id < SETTINGS; id++)
         assert_int_equal(settings_source(set, (enum setting_id)id), SETTING_DEFAULT);
     assert_int_equal(load_all(ARGS(), NULL), 0);
@@ -135,18 +135,18 @@ FIXTURE_TEST(flags__have_several_forms)
     loads("--webhook-threads 8 --shortlist=0 --advertise --no-events --wake=off "
           "--inventory-from-labels=false --insecure-webhooks=true --context= --namespace gpu "
           "--webhook-listen [::]:1 --probe-listen 0.0.0.0:9 --ledger=a=b");
-    const struct settings *is = settings_get(set);
-    assert_int_equal(is->webhook_threads, 8);
-    assert_int_equal(is->shortlist, 0);
-    assert_true(is->advertise);
-    assert_false(is->events);
-    assert_false(is->inventory_from_labels);
-    assert_true(is->insecure_webhooks);
-    assert_string_equal(is->wake, "off");
-    assert_string_equal(is->context, "");
-    assert_string_equal(is->namespace, "gpu");
-    assert_string_equal(is->webhook_listen, "[::]:1");
-    assert_string_equal(is->ledger, "a=b");
+    const struct settings *settings = settings_get(set);
+    assert_int_equal(settings->webhook_threads, 8);
+    assert_int_equal(settings->shortlist, 0);
+    assert_true(settings->advertise);
+    assert_false(settings->events);
+    assert_false(settings->inventory_from_labels);
+    assert_true(settings->insecure_webhooks);
+    assert_string_equal(settings->wake, "off");
+    assert_string_equal(settings->context, "");
+    assert_string_equal(settings->namespace, "gpu");
+    assert_string_equal(settings->webhook_listen, "[::]:1");
+    assert_string_equal(settings->ledger, "a=b");
     assert_int_equal(settings_source(set, SETTING_wake), SETTING_FLAG);
     assert_int_equal(settings_source(set, SETTING_resource), SETTING_DEFAULT);
     loads("--shortlist 1 --shortlist 2 --advertise --no-advertise");
@@ -278,14 +278,14 @@ FIXTURE_TEST(file__is_read_whole)
                "context: \"\"\n"
                "...\n");
     loads_file();
-    const struct settings *is = settings_get(set);
-    assert_string_equal(is->admin_listen, "[::1]:0");
-    assert_string_equal(is->ledger, "it's here");
-    assert_string_equal(is->wake, "off");
-    assert_true(is->advertise);
-    assert_int_equal(is->webhook_threads, 3);
-    assert_string_equal(is->namespace, "null");
-    assert_string_equal(is->context, "");
+    const struct settings *settings = settings_get(set);
+    assert_string_equal(settings->admin_listen, "[::1]:0");
+    assert_string_equal(settings->ledger, "it's here");
+    assert_string_equal(settings->wake, "off");
+    assert_true(settings->advertise);
+    assert_int_equal(settings->webhook_threads, 3);
+    assert_string_equal(settings->namespace, "null");
+    assert_string_equal(settings->context, "");
     write_file("");
     loads_file();
     write_file("# nothing\n");

@@ -153,13 +153,13 @@ SCENE_TEST(keyring_published__ignores_other_keys)
 
 SCENE_TEST(next_key__signs_two_minutes_after_publication)
 {
-    struct stat is;
+    struct stat st;
 
     publish(scene);
     replace(scene);
     has(scene, "signing next");
-    assert_int_equal(stat(scene->next, &is), 0);
-    assert_int_equal(is.st_mode & 0777U, 0600);
+    assert_int_equal(stat(scene->next, &st), 0);
+    assert_int_equal(st.st_mode & 0777U, 0600);
     const struct key_entry first = scene->key[0];
     const struct key_entry second = scene->key[1];
     pass(scene, 10 * KEY_WAIT_MS); /* an unpublished key never signs */
@@ -174,8 +174,8 @@ SCENE_TEST(next_key__signs_two_minutes_after_publication)
     signs(scene, second.id);
     assert_string_equal(scene->key[1].id, first.id);
     assert_int_equal(scene->key[1].due_ms, scene->now.now_ms + KEY_RETIRE_WAITS * KEY_WAIT_MS);
-    assert_int_equal(stat(scene->file, &is), 0);
-    assert_int_equal(is.st_mode & 0777U, 0600);
+    assert_int_equal(stat(scene->file, &st), 0);
+    assert_int_equal(st.st_mode & 0777U, 0600);
     open_again(scene);
     has(scene, "signing retiring");
     signs(scene, second.id);

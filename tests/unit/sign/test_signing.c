@@ -66,10 +66,10 @@ static void put_file(struct fixture *fixture, const char *bytes, size_t len, mod
 
 static unsigned mode_of(const char *file)
 {
-    struct stat is;
+    struct stat st;
 
-    assert_int_equal(stat(file, &is), 0);
-    return is.st_mode & 0777U;
+    assert_int_equal(stat(file, &st), 0);
+    return st.st_mode & 0777U;
 }
 
 static struct signing_key *open_key(struct fixture *fixture)

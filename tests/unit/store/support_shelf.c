@@ -122,7 +122,7 @@ void shelf_begin_anew(struct shelf *shelf)
 void shelf_take_back(struct shelf *shelf)
 {
     shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->core.dones > 0)
+    while (shelf->core.n_done > 0)
         core_undo(&shelf->core);
     shelf->written = 0;
 }
@@ -146,7 +146,7 @@ enum store_outcome shelf_write(struct shelf *shelf, struct err *err)
 {
     struct core_fixture *core = &shelf->core;
     enum store_outcome outcome = STORE_OK;
-    while (shelf->written < core->dones && outcome == STORE_OK) {
+    while (shelf->written < core->n_done && outcome == STORE_OK) {
         const struct change *change = &core->done[shelf->written];
         const struct command command = asked(core, change);
         outcome = shelf->ops.write(shelf->ops.ctx, &command, change, err);

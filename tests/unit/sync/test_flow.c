@@ -12,7 +12,7 @@ enum { TICKETS = 4096, NOW = 1000 };
 struct flow_fixture {
     struct flow *flow;
     struct ticket ticket[TICKETS];
-    uint32_t tickets;
+    uint32_t n_tickets;
 };
 
 static int set_up(void **state)
@@ -38,7 +38,7 @@ static int tear_down(void **state)
 static struct ticket *comes(struct flow_fixture *fixture, const char *namespace,
                             int64_t deadline_ms)
 {
-    struct ticket *ticket = &fixture->ticket[fixture->tickets++];
+    struct ticket *ticket = &fixture->ticket[fixture->n_tickets++];
 
     *ticket = (struct ticket){
         .owner = ticket, .lane = LANE_BIND, .namespace = namespace, .deadline_ms = deadline_ms};
@@ -48,7 +48,7 @@ static struct ticket *comes(struct flow_fixture *fixture, const char *namespace,
 
 static struct ticket *comes_to(struct flow_fixture *fixture, enum flow_lane lane)
 {
-    struct ticket *ticket = &fixture->ticket[fixture->tickets++];
+    struct ticket *ticket = &fixture->ticket[fixture->n_tickets++];
 
     *ticket = (struct ticket){.owner = ticket, .lane = lane, .namespace = ""};
     flow_line_up(fixture->flow, ticket, NOW);
@@ -122,8 +122,8 @@ FLOW_TEST(window__grows_to_a_limit_while_the_server_keeps_up)
     for (int i = 0; i < 4000; i++)
         (void)comes(fixture, "a", 9000);
     while (go(fixture, NOW) > 0)
-        for (; answered < fixture->tickets && fixture->ticket[answered].in_flight; answered++) {
-            flow_heard(fixture->flow, NOW, FLOW_ANSWERED);
+        for (; answered < fixture->n_tickets && fixture->ticket[answered].in_flight; answered++) {
+            flow_take_news(fixture->flow, NOW, FLOW_ANSWERED);
             flow_leave(fixture->flow, &fixture->ticket[answered]);
             (void)go(fixture, NOW);
         }
@@ -136,7 +136,7 @@ FLOW_TEST(window__does_not_grow_while_nothing_waits)
     for (int i = 0; i < 1000; i++) {
         struct ticket *ticket = comes(fixture, "a", 9000);
         assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
-        flow_heard(fixture->flow, NOW, FLOW_ANSWERED);
+        flow_take_news(fixture->flow, NOW, FLOW_ANSWERED);
         flow_leave(fixture->flow, ticket);
     }
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST);
@@ -145,12 +145,12 @@ FLOW_TEST(window__does_not_grow_while_nothing_waits)
 FLOW_TEST(window__halves_once_a_second_while_the_server_is_busy)
 {
     for (int i = 0; i < 40; i++)
-        flow_heard(fixture->flow, NOW, FLOW_BUSY);
+        flow_take_news(fixture->flow, NOW, FLOW_BUSY);
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST / 2);
-    flow_heard(fixture->flow, NOW + FLOW_HALVE_MS, FLOW_SILENT);
+    flow_take_news(fixture->flow, NOW + FLOW_HALVE_MS, FLOW_SILENT);
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_FIRST / 4);
     for (int i = 2; i < 40; i++)
-        flow_heard(fixture->flow, NOW + i * FLOW_HALVE_MS, FLOW_SILENT);
+        flow_take_news(fixture->flow, NOW + i * FLOW_HALVE_MS, FLOW_SILENT);
     assert_int_equal(flow_stats(fixture->flow).window, FLOW_WINDOW_MIN);
 }
 
@@ -240,7 +240,7 @@ FLOW_TEST(retry__is_free_after_retry_after)
         assert_ptr_equal(flow_next(fixture->flow, NOW), ticket);
         flow_again(fixture->flow, ticket, NOW, NOW + 1000, false);
     }
-    flow_heard(fixture->flow, NOW, FLOW_ANSWERED);
+    flow_take_news(fixture->flow, NOW, FLOW_ANSWERED);
     assert_int_equal(go(fixture, NOW + 1000), FLOW_WINDOW_FIRST);
 }
 
@@ -253,7 +253,7 @@ FLOW_TEST(flow__loses_no_request_in_any_order_of_events)
     int64_t now = NOW;
 
     while (out < TICKETS) {
-        for (int k = rand_r(&seed) % 4; k > 0 && fixture->tickets < TICKETS; k--)
+        for (int k = rand_r(&seed) % 4; k > 0 && fixture->n_tickets < TICKETS; k--)
             (void)comes(fixture, space[rand_r(&seed) % 5],
                         rand_r(&seed) % 3 == 0 ? 0 : now + rand_r(&seed) % 5000);
         struct ticket *late = flow_late(fixture->flow, now);
@@ -262,19 +262,18 @@ FLOW_TEST(flow__loses_no_request_in_any_order_of_events)
             out++;
         }
         (void)flow_next(fixture->flow, now);
-        struct ticket *any =
-            &fixture
-                 ->ticket[(uint32_t)rand_r(&seed) % (fixture->tickets > 0 ? fixture->tickets : 1)];
+        struct ticket *any = &fixture->ticket[(uint32_t)rand_r(&seed) %
+                                              (fixture->n_tickets > 0 ? fixture->n_tickets : 1)];
         if (any->in_flight && rand_r(&seed) % 3 == 0) {
             flow_again(fixture->flow, any, now, now + rand_r(&seed) % 300, rand_r(&seed) % 2 == 0);
         } else if (any->in_flight) {
-            flow_heard(fixture->flow, now, (enum flow_news)(rand_r(&seed) % 3));
+            flow_take_news(fixture->flow, now, (enum flow_news)(rand_r(&seed) % 3));
             flow_leave(fixture->flow, any);
             out++;
         }
         now += rand_r(&seed) % 20;
         const struct flow_stats stats = flow_stats(fixture->flow);
         assert_true(stats.in_flight <= FLOW_WINDOW_MAX);
-        assert_int_equal(stats.waiting + stats.in_flight, fixture->tickets - out);
+        assert_int_equal(stats.waiting + stats.in_flight, fixture->n_tickets - out);
     }
 }

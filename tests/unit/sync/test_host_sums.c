@@ -45,7 +45,7 @@ static struct reported report(struct host_sums *sums)
 {
     struct reported reported = {.nodes = 0};
 
-    host_sums_tell_changed(sums, &reported, note);
+    host_sums_report_changed(sums, &reported, note);
     return reported;
 }
 

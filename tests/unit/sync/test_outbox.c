@@ -23,7 +23,7 @@ struct script {
     uint32_t started;
     uint32_t cancelled;
     struct message *result;
-    uint32_t results;
+    uint32_t n_results;
     uint32_t outcomes[4]; /* by outcome */
     uint64_t in_flight[4096];
     uint32_t n_in_flight;
@@ -79,7 +79,7 @@ static void script_result(void *user, struct message *take_message)
 
     message_free(script->result);
     script->result = take_message;
-    script->results++;
+    script->n_results++;
     script->outcomes[take_message->outcome.result]++;
 }
 
@@ -209,7 +209,7 @@ static void send(struct script *script)
 
 static void ends(const struct script *script, enum bind_outcome outcome)
 {
-    assert_int_equal(script->results, 1);
+    assert_int_equal(script->n_results, 1);
     assert_int_equal(script->result->kind, MESSAGE_OUTCOME);
     assert_string_equal(script->result->outcome.uid, "u1");
     assert_int_equal(script->result->outcome.result, outcome);
@@ -305,7 +305,7 @@ SCRIPT_TEST(answer__may_have_9_mib)
 SCRIPT_TEST(binding__is_void_when_it_was_never_sent)
 {
     send(script);
-    while (script->results == 0) {
+    while (script->n_results == 0) {
         lose(script, true);
         script->now += 500;
         step(script);
@@ -323,7 +323,7 @@ SCRIPT_TEST(answer__of_a_cancelled_try_is_ignored)
     step(script);
     const struct kube_answer late = {.id = old, .piece = KUBE_DONE, .status = 404};
     outbox_answer(script->outbox, script->now, &late);
-    assert_int_equal(script->results, 0);
+    assert_int_equal(script->n_results, 0);
     say(script, 201, "{}");
     ends(script, OUTCOME_BOUND);
 }
@@ -553,7 +553,7 @@ SCRIPT_TEST(burst__is_bound_at_the_rate_of_a_server_that_answers_429)
     uint32_t refused = 0;
 
     burst(script, script->now + 600000);
-    for (int seconds = 0; script->results < BURST && seconds < 600; seconds++) {
+    for (int seconds = 0; script->n_results < BURST && seconds < 600; seconds++) {
         for (int taken = 0; script->n_in_flight > 0; taken++) {
             if (taken < 50) {
                 say_to(script, script->in_flight[0], 201, 0);

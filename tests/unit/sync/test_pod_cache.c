@@ -40,7 +40,7 @@ static struct pod pod_of(const char *uid, const char *node)
                         .resource_version = "1",
                         .phase = POD_PENDING,
                         .ours = true,
-                        .containers = 1,
+                        .n_containers = 1,
                         .container = &container};
 }
 
@@ -95,7 +95,7 @@ static struct pod signed_pod(const struct signer *signer)
 {
     struct pod pod = pod_of("u1", "n1");
 
-    pod.containers = 0;
+    pod.n_containers = 0;
     pod.whole_gpus = 1;
     pod.signed_by = signer->key.number;
     pod.signature = signer->signature;
@@ -262,7 +262,7 @@ POD_CACHE_TEST(context__is_kept_for_waiting_pods_only)
     struct pod plain = pod_of("u2", "");
 
     plain.ours = false;
-    plain.containers = 0;
+    plain.n_containers = 0;
     plain.scheduling.message = "0/1 nodes";
     put_waiting(pods, "u1", "0/1 nodes", "n1");
     const struct pod_record *record = pod_cache_find(pods, "u1");
@@ -431,7 +431,7 @@ POD_CACHE_TEST(node_demands__are_stored_once_and_freed)
 {
     static const struct label selector[] = {{"pool", "a"}};
     const struct node_demands demands = {
-        .tolerations = 1, .toleration = tolerant, .selectors = 1, .selector = selector};
+        .n_tolerations = 1, .toleration = tolerant, .n_selectors = 1, .selector = selector};
 
     put_tolerant(pods, "u1", "", &demands);
     const size_t one = pod_cache_bytes(pods).demands;
@@ -446,7 +446,7 @@ POD_CACHE_TEST(node_demands__are_stored_once_and_freed)
     pod_record_free(copy);
     /* A bound pod needs no other node: what it tolerates still counts. */
     put_tolerant(pods, "u1", "n1", &demands);
-    assert_int_equal(pod_cache_find(pods, "u1")->demands->selectors, 0);
+    assert_int_equal(pod_cache_find(pods, "u1")->demands->n_selectors, 0);
     pod_cache_remove(pods, "u2");
     assert_true(tolerations_cover(pod_cache_tolerations(pods), &taint));
     pod_cache_remove(pods, "u1");
@@ -460,8 +460,8 @@ POD_CACHE_TEST(tolerations__count_only_for_pods_with_shares)
     struct pod plain = pod_of("u1", "");
 
     plain.ours = false;
-    plain.containers = 0;
-    plain.demands = (struct node_demands){.tolerations = 1, .toleration = tolerant};
+    plain.n_containers = 0;
+    plain.demands = (struct node_demands){.n_tolerations = 1, .toleration = tolerant};
     struct pod whole = plain;
     pod_cache_put(pods, &plain, &rules, 1);
     assert_null(pod_cache_find(pods, "u1")->demands);
@@ -479,8 +479,8 @@ POD_CACHE_TEST(node_demands__are_limited_and_small_ones_stay)
     enum { LARGE = 64 * 1024 };
     char *key = xcalloc(LARGE, 1);
     const struct toleration long_one[] = {{key, "", TOLERATE_EXISTS, EFFECT_ANY}};
-    const struct node_demands large = {.tolerations = 1, .toleration = long_one};
-    const struct node_demands small = {.tolerations = 1, .toleration = tolerant};
+    const struct node_demands large = {.n_tolerations = 1, .toleration = long_one};
+    const struct node_demands small = {.n_tolerations = 1, .toleration = tolerant};
     char uid[16];
     unsigned kept = 0;
 
@@ -523,7 +523,7 @@ static void put_amount(struct pod_cache *pods, const char *uid, const char *amou
     struct pod pod = pod_of(uid, "");
 
     pod.container = &container;
-    pod.odd_keys = odd_keys;
+    pod.n_odd_keys = odd_keys;
     for (size_t i = 0; i < ARRAY_LEN(pod.odd_key); i++)
         pod.odd_key[i] = odd_key;
     pod_cache_put(pods, &pod, &rules, 1);

@@ -104,7 +104,7 @@ CORE_TEST(report_numbers__rise_for_each_key)
     const struct measured *measured = usage_table_measured(book, TEXT("n1"));
     assert_non_null(measured);
     usage_table_node_gone(book, "n1");
-    assert_int_equal(measured->shares, 0); /* a reader still holds it */
+    assert_int_equal(measured->n_shares, 0); /* a reader still holds it */
     measured_unref(measured);
     assert_int_equal(usage_table_version(book), 4);
     usage_table_free(book);
@@ -157,20 +157,20 @@ static void report_of(struct counting *counting, int64_t wall_ms, uint32_t secon
     const struct allocation *pod = ledger_find(counting->core->ledger, TEXT("a"));
     struct usage_gpu gpu[2] = {{.milli = milli, .mib = mib}, {.milli = 30, .mib = 100}};
     struct usage_container container[2];
-    struct usage_pod usage = {.uid = TEXT("a"), .containers = 2, .container = container};
+    struct usage_pod usage = {.uid = TEXT("a"), .n_containers = 2, .container = container};
     const struct usage_report report = {.node = TEXT("n1"),
                                         .number = ++counting->number,
                                         .seconds = seconds,
-                                        .pods = 1,
+                                        .n_pods = 1,
                                         .pod = &usage};
     const struct measured_how how = {.now_ms = wall_ms};
     uint32_t unknown;
 
-    assert_int_equal(pod->facts.shares, 2);
+    assert_int_equal(pod->facts.n_shares, 2);
     for (int i = 0; i < 2; i++) {
         gpu[i].gpu = atom_text(pod->facts.share[i].gpu);
         container[i] = (struct usage_container){
-            .name = text_of(pod->facts.share[i].container), .gpus = 1, .gpu = &gpu[i]};
+            .name = text_of(pod->facts.share[i].container), .n_gpus = 1, .gpu = &gpu[i]};
     }
     assert_true(usage_table_take(counting->book, ledger_node(counting->core->ledger, TEXT("n1")),
                                  key_a, &report, &how, &unknown));

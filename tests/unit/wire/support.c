@@ -18,7 +18,7 @@ int bench_setup(void **state)
 int bench_teardown(void **state)
 {
     struct fixture *fixture = *state;
-    for (size_t i = 0; i < fixture->inputs; i++)
+    for (size_t i = 0; i < fixture->n_inputs; i++)
         xfree(fixture->input[i]);
     arena_done(&fixture->arena);
     strbuf_done(&fixture->out);
@@ -28,11 +28,11 @@ int bench_teardown(void **state)
 
 struct text exact(struct fixture *fixture, struct text bytes)
 {
-    assert_true(fixture->inputs < BENCH_INPUTS);
+    assert_true(fixture->n_inputs < BENCH_INPUTS);
     char *at = xmalloc(bytes.len > 0 ? bytes.len : 1);
     if (bytes.len > 0)
         memcpy(at, bytes.at, bytes.len);
-    fixture->input[fixture->inputs++] = at;
+    fixture->input[fixture->n_inputs++] = at;
     return (struct text){at, bytes.len};
 }
 

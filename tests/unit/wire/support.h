@@ -22,7 +22,7 @@ struct fixture {
     struct arena arena;
     struct err err;
     struct strbuf out;
-    size_t inputs;
+    size_t n_inputs;
     void *input[BENCH_INPUTS];
 };
 

@@ -41,10 +41,10 @@ WIRE_TEST(recorded_filter__is_read)
             assert_int_equal(args.pod.phase, POD_PENDING);
             assert_true(args.pod.created_ms > INT64_C(1795000000000));
             assert_true(args.pod.ours);
-            assert_int_equal(args.pod.containers, 1);
+            assert_int_equal(args.pod.n_containers, 1);
             assert_string_equal(args.pod.container[0].amount, cases[i].amount);
             assert_false(args.full_nodes);
-            assert_int_equal(args.names, 3);
+            assert_int_equal(args.n_names, 3);
             for (uint32_t n = 0; n < 3; n++) /* their order rotates from call to call */
                 assert_true(text_starts(args.name[n], "node") && args.name[n].len == 5);
         }
@@ -73,7 +73,7 @@ WIRE_TEST(recorded_preemption__is_read_and_returned_byte_for_byte)
                      0);
     assert_string_equal(args.pod.name, "ok-high");
     assert_int_equal(args.pod.priority, 1000);
-    assert_int_equal(args.nodes, 1);
+    assert_int_equal(args.n_nodes, 1);
 
     /* The answer uses the same single key as the request. */
     static const char key[] = "\"NodeNameToMetaVictims\":";

@@ -51,7 +51,7 @@ static const struct node *node_with_pods(struct core_fixture *core, const char *
 
 static const struct allocation *pod_of(const struct node *node, const char *uid)
 {
-    for (uint32_t i = 0; i < node->allocations; i++)
+    for (uint32_t i = 0; i < node->n_allocations; i++)
         if (strcmp(node->allocation[i]->facts.uid, uid) == 0)
             return node->allocation[i];
     fail_msg("no pod %s", uid);
@@ -125,7 +125,7 @@ CORE_TEST(measured__drops_a_share_that_is_not_bound)
     const struct measured *is = measured_merge(
         NULL, node, about(&one, pod_of(node, "r"), 1, USAGE_OVER_NOT), &how, &unknown);
     assert_int_equal(unknown, 1);
-    assert_int_equal(is->shares, 0);
+    assert_int_equal(is->n_shares, 0);
     measured_unref(is);
     assert_null(measured_find(NULL, node, pod_of(node, "r"), pod_of(node, "r")->facts.share));
 }
@@ -139,13 +139,13 @@ CORE_TEST(measured__keeps_an_entry_without_news_until_its_pod_goes)
     const struct measured *is =
         merge(NULL, node, about(&one, pod_of(node, "a"), 120, USAGE_OVER_NOT), T0, &seen);
     is = merge(is, node, about(&one, pod_of(node, "b"), 5, USAGE_OVER_NOT), T0 + 1, &seen);
-    assert_int_equal(is->shares, 2);
+    assert_int_equal(is->n_shares, 2);
     const struct allocation *a = pod_of(node, "a");
     assert_int_equal(measured_find(is, node, a, a->facts.share)->at_ms, T0);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     node = node_of(core);
     is = merge(is, node, about(&one, pod_of(node, "b"), 5, USAGE_OVER_NOT), T0 + 2, &seen);
-    assert_int_equal(is->shares, 1);
+    assert_int_equal(is->n_shares, 1);
     measured_unref(is);
 }
 

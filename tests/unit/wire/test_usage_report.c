@@ -39,8 +39,8 @@ WIRE_TEST(usage_report__is_read_as_written)
     assert_true(text_is(report.node, "n1"));
     assert_int_equal(report.number, 17);
     assert_int_equal(report.seconds, 300);
-    assert_int_equal(report.pods, 2);
-    assert_int_equal(report.pod[0].containers, 2);
+    assert_int_equal(report.n_pods, 2);
+    assert_int_equal(report.pod[0].n_containers, 2);
     const struct usage_container *main = &report.pod[0].container[0];
     assert_int_equal(main->over, USAGE_OVER_SEEN);
     assert_int_equal(main->gpu[0].peak_mib, 4915);

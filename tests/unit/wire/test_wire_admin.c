@@ -102,8 +102,8 @@ CORE_TEST(amounts__of_an_absent_gpu_are_its_charges_only)
     assert_int_equal(core_reserve(core, "a", "n1", "2000"), VERDICT_OK);
     assert_int_equal(core_node(core, "n1", two, 1), VERDICT_OK);
     const struct node *node = node_of(core, "n1");
-    assert_int_equal(node->gpus, 2);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    assert_int_equal(node->n_gpus, 2);
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         admin_amounts_add(&amounts, node, &node->gpu[i], 0);
     assert_int_equal(amounts.capacity_milli, 1000);
     assert_int_equal(amounts.part_milli[ACCOUNT_RESERVED], 2000);
@@ -227,7 +227,7 @@ CORE_TEST(node_state__of_a_tainted_node_has_a_reason)
     struct inventory *inventory = core_inventory(core, "n1", "uid", two, 2);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
 
-    inventory->taints = (struct node_taints){.taints = 1, .taint = &team};
+    inventory->taints = (struct node_taints){.n_taints = 1, .taint = &team};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     assert_string_equal(admin_node_state(node_of(core, "n1")), "tainted");
     assert_string_equal(admin_node_shown(node_of(core, "n1")), "tainted");
@@ -237,7 +237,7 @@ CORE_TEST(node_state__of_a_tainted_node_has_a_reason)
     assert_node(core, "n1",
                 "'state':'tainted','stateText':'a taint that is not tolerated: team=a:NoExecute'");
     assert_node(core, "n1", "'freeMilli':0,'largestFreeMilli':0");
-    inventory->taints = (struct node_taints){.taints = 1, .taint = &plain};
+    inventory->taints = (struct node_taints){.n_taints = 1, .taint = &plain};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     assert_node(core, "n1", "not tolerated: plain:NoSchedule\"");
     inventory->taints = (struct node_taints){.unreadable = true};
@@ -360,7 +360,7 @@ CORE_TEST(node_json__may_list_more_gpus_than_a_node_may_report)
 {
     core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     assert_int_equal(core_node(core, "n1", two, 2), VERDICT_OK);
-    assert_true(node_of(core, "n1")->gpus > GPUS_PER_NODE_MAX);
+    assert_true(node_of(core, "n1")->n_gpus > GPUS_PER_NODE_MAX);
     CLEANUP(freep) char *json = node_json(node_of(core, "n1"), true);
     assert_has(json, "GPU-made-up-63");
     assert_has(json, "'fragmentMilli':0");

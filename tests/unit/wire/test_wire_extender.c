@@ -23,7 +23,7 @@ WIRE_TEST(args__have_names_with_their_hashes)
         good(fixture, "{" POD ",'Nodes':null,'NodeNames':['n1', 'n\\u0032','n3']}");
     static const char *const expected[] = {"n1", "n2", "n3"};
     assert_false(out.full_nodes);
-    assert_int_equal(out.names, 3);
+    assert_int_equal(out.n_names, 3);
     for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
         assert_true(text_is(out.name[i], expected[i]));
         assert_int_equal(out.hash[i], text_hash(text_of(expected[i])));
@@ -35,10 +35,10 @@ WIRE_TEST(args__take_keys_in_any_order_and_case)
 {
     assert_int_equal(
         good(fixture, "{'nodenames':['n'],'nodes':null,'pod':{'metadata':{'name':'p','uid':'u'}}}")
-            .names,
+            .n_names,
         1);
-    assert_int_equal(good(fixture, "{'NodeNames':['n']," POD ",'Other':[{}]}").names, 1);
-    assert_int_equal(good(fixture, "{" POD ",'NodeNames':[]}").names, 0);
+    assert_int_equal(good(fixture, "{'NodeNames':['n']," POD ",'Other':[{}]}").n_names, 1);
+    assert_int_equal(good(fixture, "{" POD ",'NodeNames':[]}").n_names, 0);
 }
 
 WIRE_TEST(args__keep_full_nodes_as_sent)
@@ -48,14 +48,14 @@ WIRE_TEST(args__keep_full_nodes_as_sent)
              "{'Nodes':{'metadata':{},'items':[{'metadata':{'name':'n1'},'status':{'allocatable':{"
              "'nvidia.com/vgpu':'8k'}}}, {'metadata':{'name':'n2'} } ]},'NodeNames':null," POD "}");
     assert_true(out.full_nodes);
-    assert_int_equal(out.names, 2);
+    assert_int_equal(out.n_names, 2);
     assert_true(text_is(out.name[0], "n1"));
     assert_true(text_is(out.name[1], "n2"));
     assert_string_equal(out.node[0].allocatable_milli, "8k");
     assert_true(text_is(out.node_bytes[1], "{\"metadata\":{\"name\":\"n2\"} }"));
     const struct extender_args none = good(fixture, "{" POD ",'Nodes':{'items':null}}");
     assert_true(none.full_nodes);
-    assert_int_equal(none.names, 0);
+    assert_int_equal(none.n_names, 0);
 }
 
 WIRE_TEST(args__take_five_thousand_names)
@@ -68,7 +68,7 @@ WIRE_TEST(args__take_five_thousand_names)
         strbuf_printf(&body, "%s\"node-%d\"", i > 0 ? "," : "", i);
     strbuf_str(&body, "]}");
     const struct extender_args out = good(fixture, body.data);
-    assert_int_equal(out.names, NAMES);
+    assert_int_equal(out.n_names, NAMES);
     assert_true(text_is(out.name[0], "node-0"));
     assert_true(text_is(out.name[63], "node-63"));
     assert_true(text_is(out.name[64], "node-64"));
@@ -130,7 +130,7 @@ WIRE_TEST(args__take_a_pod_that_is_readable_in_part)
         0);
     assert_string_equal(out.pod.unreadable,
                         "metadata.annotations[\"milligpu.io/gpu-count\"]: must not hold a NUL");
-    assert_int_equal(out.names, 1);
+    assert_int_equal(out.n_names, 1);
 }
 
 WIRE_TEST(args__with_too_many_names_are_refused_with_the_limit)
@@ -172,7 +172,7 @@ WIRE_TEST(filter_result__has_refusals_as_unresolvable)
     const struct extender_args in = good(fixture, "{" POD ",'NodeNames':['n1','n2']}");
     const struct extender_refusal refusal[] = {{in.name[0], "no GPU with 300 milli free"},
                                                {in.name[1], "say \"no\""}};
-    const struct extender_filter_result result = {.refusals = 2, .refusal = refusal};
+    const struct extender_filter_result result = {.n_refusals = 2, .refusal = refusal};
     extender_filter_encode(&fixture->out, &in, &result);
     assert_json(
         fixture->out.data,
@@ -287,10 +287,10 @@ WIRE_TEST(preempt_args__are_read_in_both_forms_and_returned_in_order)
         if (preempt(fixture, bodies[i], &out) != 0)
             fail_msg("%s", fixture->err.text);
         assert_string_equal(out.pod.uid, "u");
-        assert_int_equal(out.nodes, 3);
-        assert_int_equal(out.node[0].uids, 2);
+        assert_int_equal(out.n_nodes, 3);
+        assert_int_equal(out.node[0].n_uids, 2);
         assert_true(text_is(out.node[0].uid[0], "b"));
-        assert_int_equal(out.node[1].uids, 0);
+        assert_int_equal(out.node[1].n_uids, 0);
         strbuf_reset(&fixture->out);
         extender_preempt_encode(&fixture->out, &out, (const bool[]){true, false, true});
         assert_json(fixture->out.data,

@@ -39,7 +39,7 @@ static int set_up(void **state)
     const struct node_build build = {.name = intern("node-1"),
                                      .uid = empty,
                                      .problem_text = empty,
-                                     .gpus = ARRAY_LEN(gpus),
+                                     .n_gpus = ARRAY_LEN(gpus),
                                      .gpu = gpus};
     place.node = node_new(&build);
     return bench_setup(state);
@@ -66,7 +66,7 @@ static void place_pod(const struct share *shares, uint32_t count)
                                            .node_uid = place.node->uid,
                                            .origin = count > 0 ? ORIGIN_GRANTED : ORIGIN_ADOPTED,
                                            .reserved_ms = 1,
-                                           .shares = count,
+                                           .n_shares = count,
                                            .share = shares};
     allocation_unref(place.allocation);
     place.allocation = allocation_new(&facts);
@@ -117,7 +117,7 @@ PLACE_TEST(annotation__is_read_back)
                                 &fixture->arena, &pod, &fixture->err),
                      0);
     assert_int_equal(pod.annotation, NOTE_OK);
-    assert_int_equal(pod.shares, 2);
+    assert_int_equal(pod.n_shares, 2);
     assert_string_equal(pod.share[0].container, "a");
     assert_string_equal(pod.share[0].gpu, "GPU-aaa");
     assert_int_equal(pod.share[0].index, 12);
@@ -194,7 +194,7 @@ PLACE_TEST(binding__for_an_agent_is_signed_and_requires_its_plugin)
                             "12345678901234567890123456789012345678901234567890123",
                             "123456789012345678901234567890123456789012345678901234"};
     const struct binding_signer signer = {NULL, sign_in_words};
-    const struct request request = {.others = ARRAY_LEN(others), .other = others};
+    const struct request request = {.n_others = ARRAY_LEN(others), .other = others};
     const struct binding_terms terms = {&signer, &request, 190};
     place_pod(shares, ARRAY_LEN(shares));
     place.node->agent = true;

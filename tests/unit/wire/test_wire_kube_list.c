@@ -2,16 +2,16 @@
 
 struct seen {
     struct text item[8];
-    uint32_t items;
+    uint32_t n_items;
     uint32_t stop_after;
 };
 
 static int see(void *user, struct text bytes, struct err *err)
 {
     struct seen *seen = user;
-    assert_true(seen->items < ARRAY_LEN(seen->item));
-    seen->item[seen->items++] = bytes;
-    if (seen->items == seen->stop_after)
+    assert_true(seen->n_items < ARRAY_LEN(seen->item));
+    seen->item[seen->n_items++] = bytes;
+    if (seen->n_items == seen->stop_after)
         return err_set(err, ERR_CONFLICT, "enough");
     return 0;
 }
@@ -35,7 +35,7 @@ WIRE_TEST(list_decoder__gives_items_wherever_the_metadata_stands)
              "'items':[{'a':1}, {} ]}",
              &seen, &page),
         0);
-    assert_int_equal(seen.items, 2);
+    assert_int_equal(seen.n_items, 2);
     assert_true(text_is(seen.item[0], "{\"a\":1}"));
     assert_true(text_is(seen.item[1], "{}"));
     assert_string_equal(page.resource_version, "42");
@@ -43,7 +43,7 @@ WIRE_TEST(list_decoder__gives_items_wherever_the_metadata_stands)
 
     assert_int_equal(
         list(fixture, "{'items':[{}],'kind':'List','metadata':{'continue':'c'}}", &seen, &page), 0);
-    assert_int_equal(seen.items, 1);
+    assert_int_equal(seen.n_items, 1);
     assert_string_equal(page.continue_token, "c");
     assert_string_equal(page.resource_version, "");
 }
@@ -60,7 +60,7 @@ WIRE_TEST(list_decoder__takes_an_empty_list)
     struct list_page page;
     for (size_t i = 0; i < ARRAY_LEN(empty); i++) {
         assert_int_equal(list(fixture, empty[i], &seen, &page), 0);
-        assert_int_equal(seen.items, 0);
+        assert_int_equal(seen.n_items, 0);
         assert_string_equal(page.continue_token, "");
     }
 }
@@ -70,7 +70,7 @@ WIRE_TEST(list_decoder__can_be_stopped_by_an_item)
     struct seen seen = {.stop_after = 2};
     struct list_page page;
     assert_int_equal(list(fixture, "{'items':[1,2,3]}", &seen, &page), -ERR_CONFLICT);
-    assert_int_equal(seen.items, 2);
+    assert_int_equal(seen.n_items, 2);
     assert_string_equal(fixture->err.text, "enough");
 }
 

@@ -63,7 +63,7 @@ WIRE_TEST(node_decoder__takes_a_bare_node)
     assert_null(node.label_count);
     assert_null(node.cordon);
     assert_false(node.has_gpus);
-    assert_int_equal(node.gpus, 0);
+    assert_int_equal(node.n_gpus, 0);
 }
 
 static struct node_facts with_spec(struct fixture *fixture, const char *spec)
@@ -80,7 +80,7 @@ WIRE_TEST(taints__are_read_with_their_effects)
         "'effect':'New'}]}");
     const struct node_taints *taints = &node.taints;
 
-    assert_int_equal(taints->taints, 4);
+    assert_int_equal(taints->n_taints, 4);
     assert_string_equal(taints->taint[0].key, "a");
     assert_string_equal(taints->taint[0].value, "v");
     assert_int_equal(taints->taint[0].effect, EFFECT_NO_SCHEDULE);
@@ -104,7 +104,7 @@ WIRE_TEST(taints__that_cannot_be_read_are_noted)
     for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
         const struct node_facts node = with_spec(fixture, odd[i]);
         assert_true(node.taints.unreadable);
-        assert_int_equal(node.taints.taints, 1);
+        assert_int_equal(node.taints.n_taints, 1);
         assert_string_equal(node.taints.taint[0].key, "b");
         assert_null(node.unreadable);
     }
@@ -293,7 +293,7 @@ WIRE_TEST(labels__of_nvidias_operator_are_judged_together)
         if (is.problem != judgement[i].problem || is.plugin.state != judgement[i].plugin)
             fail_msg("%zu: %s, plugin %d: %s", i, inventory_problem_name(is.problem),
                      is.plugin.state, is.problem_text);
-        assert_int_equal(is.gpus, judgement[i].problem == PROBLEM_NONE ? 8 : 0);
+        assert_int_equal(is.n_gpus, judgement[i].problem == PROBLEM_NONE ? 8 : 0);
     }
 }
 
@@ -309,7 +309,7 @@ WIRE_TEST(agent__takes_precedence_over_the_labels_of_its_node)
 
     assert_string_equal(is.problem_text, "");
     assert_int_equal(is.problem, PROBLEM_NONE);
-    assert_int_equal(is.gpus, 2);
+    assert_int_equal(is.n_gpus, 2);
     assert_string_equal(is.gpu[0].held, "mig");
     assert_null(is.gpu[1].held);
     assert_int_equal(is.plugin.state, PLUGIN_NONE);
@@ -360,7 +360,7 @@ WIRE_TEST(gpus_annotation__is_read)
         "'uuid':'GPU-d','index':7,'numa':-1,'health':'healthy'}]");
     assert_null(node.gpus_error);
     assert_true(node.has_gpus);
-    assert_int_equal(node.gpus, 4);
+    assert_int_equal(node.n_gpus, 4);
     assert_string_equal(node.gpu[0].id, "GPU-a");
     assert_int_equal(node.gpu[0].index, 1);
     assert_int_equal(node.gpu[0].milli, 500);
@@ -379,7 +379,7 @@ WIRE_TEST(gpus_annotation__is_read)
 
     const struct node_facts empty = with_gpus(fixture, " [ ] ");
     assert_true(empty.has_gpus);
-    assert_int_equal(empty.gpus, 0);
+    assert_int_equal(empty.n_gpus, 0);
 }
 
 WIRE_TEST(nvlink__is_read_as_far_as_possible)
@@ -403,9 +403,9 @@ WIRE_TEST(nvlink__is_read_as_far_as_possible)
             fixture, arena_printf(&fixture->arena, "[{'nvlink': %s, 'uuid':'GPU-a','index':4}]",
                                   row[i].nvlink));
         assert_null(node.gpus_error);
-        assert_int_equal(node.gpus, 1);
+        assert_int_equal(node.n_gpus, 1);
         assert_int_equal(node.gpu[0].index, 4);
-        assert_int_equal(node.gpu[0].nvlinks, row[i].names);
+        assert_int_equal(node.gpu[0].n_nvlinks, row[i].names);
         assert_int_equal(node.gpu[0].nvlink_odd, row[i].odd);
         for (uint32_t k = 0; k < row[i].names; k++)
             assert_string_equal(node.gpu[0].nvlink[k], k == 0 ? "GPU-1" : "GPU-2");
@@ -442,7 +442,7 @@ WIRE_TEST(nvlink__keeps_the_first_of_too_many)
         const struct node_facts node = with_gpus(fixture, gpus.data);
         strbuf_done(&gpus);
         assert_true(node.has_gpus);
-        assert_int_equal(node.gpu[0].nvlinks, 64);
+        assert_int_equal(node.gpu[0].n_nvlinks, 64);
         assert_string_equal(node.gpu[0].nvlink[63], "GPU-63");
         assert_int_equal(node.gpu[0].nvlink_odd, count > 64);
     }
@@ -484,7 +484,7 @@ WIRE_TEST(gpus_annotation__error_names_the_field)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct node_facts node = with_gpus(fixture, cases[i].bytes);
         assert_false(node.has_gpus);
-        assert_int_equal(node.gpus, 0);
+        assert_int_equal(node.n_gpus, 0);
         assert_non_null(node.gpus_error);
         assert_memory_equal(node.gpus_error, "milligpu.io/gpus", strlen("milligpu.io/gpus"));
         if (strstr(node.gpus_error, cases[i].says) == NULL)
@@ -501,7 +501,7 @@ WIRE_TEST(gpus_annotation__with_too_many_gpus_is_recognizable)
     strbuf_str(&gpus, "]");
     const struct node_facts node = with_gpus(fixture, gpus.data);
     assert_true(node.has_gpus);
-    assert_int_equal(node.gpus, GPUS_PER_NODE_MAX + 1);
+    assert_int_equal(node.n_gpus, GPUS_PER_NODE_MAX + 1);
     strbuf_done(&gpus);
 }
 

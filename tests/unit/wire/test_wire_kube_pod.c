@@ -51,7 +51,7 @@ WIRE_TEST(demands__are_read)
 
     assert_null(pod.unreadable);
     assert_false(demands->unreadable);
-    assert_int_equal(demands->tolerations, 3);
+    assert_int_equal(demands->n_tolerations, 3);
     assert_string_equal(demands->toleration[0].key, "a");
     assert_string_equal(demands->toleration[0].value, "");
     assert_int_equal(demands->toleration[0].op, TOLERATE_EXISTS);
@@ -60,19 +60,19 @@ WIRE_TEST(demands__are_read)
     assert_int_equal(demands->toleration[1].op, TOLERATE_EQUAL);
     assert_int_equal(demands->toleration[1].effect, EFFECT_ANY);
     assert_int_equal(demands->toleration[2].op, TOLERATE_OTHER);
-    assert_int_equal(demands->selectors, 1);
+    assert_int_equal(demands->n_selectors, 1);
     assert_string_equal(demands->selector[0].key, "pool");
     assert_string_equal(demands->selector[0].value, "a");
     assert_true(demands->affine);
-    assert_int_equal(demands->terms, 2);
-    assert_int_equal(demands->term[0].expressions, 1);
-    assert_int_equal(demands->term[0].fields, 0);
+    assert_int_equal(demands->n_terms, 2);
+    assert_int_equal(demands->term[0].n_expressions, 1);
+    assert_int_equal(demands->term[0].n_fields, 0);
     assert_string_equal(demands->term[0].expression[0].key, "k");
     assert_int_equal(demands->term[0].expression[0].op, RULE_IN);
-    assert_int_equal(demands->term[0].expression[0].values, 2);
+    assert_int_equal(demands->term[0].expression[0].n_values, 2);
     assert_string_equal(demands->term[0].expression[0].value[1], "y");
-    assert_int_equal(demands->term[1].expressions, 0);
-    assert_int_equal(demands->term[1].fields, 1);
+    assert_int_equal(demands->term[1].n_expressions, 0);
+    assert_int_equal(demands->term[1].n_fields, 1);
     assert_int_equal(demands->term[1].field[0].op, RULE_EXISTS);
 }
 
@@ -90,13 +90,14 @@ WIRE_TEST(demands__are_empty_for_a_pod_without_them)
         const struct pod pod = decode(fixture, bare[i]);
         assert_null(pod.unreadable);
         assert_false(pod.demands.unreadable || pod.demands.affine);
-        assert_int_equal(pod.demands.tolerations + pod.demands.selectors + pod.demands.terms, 0);
+        assert_int_equal(pod.demands.n_tolerations + pod.demands.n_selectors + pod.demands.n_terms,
+                         0);
     }
     const struct pod none = decode(
         fixture,
         SPEC("'affinity':{'nodeAffinity':{'requiredDuringSchedulingIgnoredDuringExecution':{}}}"));
     assert_true(none.demands.affine);
-    assert_int_equal(none.demands.terms, 0);
+    assert_int_equal(none.demands.n_terms, 0);
 }
 
 /* The pod still gets its shares; only the nodes that admit it are unknown. */
@@ -251,11 +252,11 @@ WIRE_TEST(odd_keys__are_annotations_near_ours)
 {
     struct pod pod =
         decode(fixture, NOTES("'milligpu.io/gpu-model':'A100','gpu-count.milligpu.io/a':'2'"));
-    assert_int_equal(pod.odd_keys, 0);
+    assert_int_equal(pod.n_odd_keys, 0);
     pod = decode(fixture,
                  NOTES("'milligpu.io/gpu_model':'A100','x.io/y':'z','gpu-count.milligpu.io/c':'2',"
                        "'gpu-count.milligpu.io/b':'2','milligpu.com/gpu-count':7"));
-    assert_int_equal(pod.odd_keys, 3);
+    assert_int_equal(pod.n_odd_keys, 3);
     assert_string_equal(pod.odd_key[0], "milligpu.io/gpu_model");
     assert_string_equal(pod.odd_key[1], "milligpu.com/gpu-count");
     assert_string_equal(pod.odd_key[2], "gpu-count.milligpu.io/c");
@@ -265,12 +266,12 @@ WIRE_TEST(odd_keys__are_annotations_near_ours)
         decode(fixture,
                NOTES("'milligpu.io/1':'','milligpu.io/2':'','milligpu.io/3':'','milligpu.io/4':'',"
                      "'milligpu.io/5':'','gpu-count.milligpu.io/c':'2'"));
-    assert_int_equal(pod.odd_keys, ODD_KEYS_MAX);
+    assert_int_equal(pod.n_odd_keys, ODD_KEYS_MAX);
     assert_string_equal(pod.odd_key[ODD_KEYS_MAX - 1], "milligpu.io/4");
     pod =
         decode(fixture,
                NOTES("'milli\\u0000gpu.io/gpu-model':'A100','gpu-count.milligpu.io/\\u0000c':'2'"));
-    assert_int_equal(pod.odd_keys, 0); /* cut off at the NUL they would be other keys */
+    assert_int_equal(pod.n_odd_keys, 0); /* cut off at the NUL they would be other keys */
 }
 
 WIRE_TEST(pod_decoder__reads_a_whole_pod)
@@ -302,7 +303,7 @@ WIRE_TEST(pod_decoder__reads_a_whole_pod)
     assert_int_equal(pod.memory_bytes, 1 << 30);
     assert_true(pod.ours);
     assert_int_equal(pod.whole_gpus, 0);
-    assert_int_equal(pod.containers, 1);
+    assert_int_equal(pod.n_containers, 1);
     assert_string_equal(pod.container[0].name, "c");
     assert_string_equal(pod.container[0].amount, "300");
     assert_int_equal(pod.container[0].kind, CONTAINER_APP);
@@ -429,14 +430,14 @@ WIRE_TEST(null__of_a_go_client_is_an_absent_key)
     assert_string_equal(pod.namespace, "");
     assert_string_equal(pod.node, "");
     assert_int_equal(pod.created_ms, 0);
-    assert_int_equal(pod.containers, 2);
+    assert_int_equal(pod.n_containers, 2);
     assert_int_equal(pod.phase, POD_PENDING);
     assert_false(pod.ours);
 
     const struct pod bare = decode(fixture, "{" META ",'spec':null,'status':null}");
-    assert_int_equal(bare.containers, 0);
+    assert_int_equal(bare.n_containers, 0);
     const struct pod none = decode(fixture, "{" META ",'spec':{'containers':null}}");
-    assert_int_equal(none.containers, 0);
+    assert_int_equal(none.n_containers, 0);
     assert_false(none.ours);
 }
 
@@ -476,7 +477,7 @@ WIRE_TEST(containers__are_in_the_order_of_their_lives)
                     {"j", CONTAINER_INIT},
                     {"a", CONTAINER_APP},
                     {"b", CONTAINER_APP}};
-    assert_int_equal(pod.containers, ARRAY_LEN(expected));
+    assert_int_equal(pod.n_containers, ARRAY_LEN(expected));
     for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
         assert_string_equal(pod.container[i].name, expected[i].name);
         assert_int_equal(pod.container[i].kind, expected[i].kind);
@@ -529,7 +530,7 @@ WIRE_TEST(amount__of_a_wrong_type_is_an_unknown_request)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct pod pod = in_part(fixture, cases[i].bytes, cases[i].says);
         assert_true(pod.ours);
-        assert_int_equal(pod.containers, 2);
+        assert_int_equal(pod.n_containers, 2);
         assert_string_equal(pod.container[0].amount, "");
         assert_string_equal(pod.container[1].amount, "200");
     }
@@ -695,7 +696,7 @@ WIRE_TEST(annotation__that_cannot_be_read_hides_no_pod)
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct pod pod = in_part(fixture, cases[i].bytes, cases[i].says);
-        assert_int_equal(pod.containers, 2);
+        assert_int_equal(pod.n_containers, 2);
         assert_false(pod.ours);
     }
 }
@@ -769,7 +770,7 @@ WIRE_TEST(note__becomes_shares)
              "\\'asked\\':6}]}}"));
     if (pod.annotation != NOTE_OK)
         fail_msg("%s", pod.note_error);
-    assert_int_equal(pod.shares, 3);
+    assert_int_equal(pod.n_shares, 3);
     assert_string_equal(pod.share[0].container, "a");
     assert_string_equal(pod.share[0].gpu, "GPU-1");
     assert_int_equal(pod.share[0].index, 3);
@@ -832,7 +833,7 @@ WIRE_TEST(note__error_names_the_field)
         assert_int_equal(pod.annotation, NOTE_BROKEN);
         if (strstr(pod.note_error, cases[i].says) == NULL)
             fail_msg("case %zu: \"%s\" does not say \"%s\"", i, pod.note_error, cases[i].says);
-        assert_int_equal(pod.shares, 0);
+        assert_int_equal(pod.n_shares, 0);
         assert_null(pod.share);
         assert_non_null(pod.note_text);
     }
@@ -884,7 +885,7 @@ WIRE_TEST(containers__are_read_whatever_their_number)
                       i > 0 ? "," : "", i, i == MANY - 1 ? ",'nvidia.com/vgpu':'7'" : "");
     strbuf_str(&bytes, "]}}");
     const struct pod pod = decode(fixture, bytes.data);
-    assert_int_equal(pod.containers, MANY);
+    assert_int_equal(pod.n_containers, MANY);
     assert_int_equal(pod.cpu_milli, MANY * 2000);
     assert_true(pod.ours);
     assert_string_equal(pod.container[MANY - 1].amount, "7");
@@ -927,7 +928,7 @@ WIRE_TEST(containers__that_cannot_be_read_may_request_shares)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const struct pod pod = in_part(fixture, cases[i].bytes, cases[i].says);
         assert_true(pod.ours);
-        assert_int_equal(pod.containers, 1);
+        assert_int_equal(pod.n_containers, 1);
         assert_string_equal(pod.container[0].amount, "");
     }
     assert_false(

@@ -71,9 +71,9 @@ struct defrag_plan {
     uint64_t free_milli; /* open for new shares; the moves do not change it */
     uint64_t fragment_milli;
     uint64_t fragment_milli_after;
-    uint32_t moves;
+    uint32_t n_moves;
     struct defrag_move move[DEFRAG_MOVES_MAX];
-    uint32_t shapes;
+    uint32_t n_shapes;
     struct defrag_shape shape[DEFRAG_SHAPES];
     uint32_t pods;  /* number of candidates */
     uint32_t steps; /* taken by the search */

@@ -32,7 +32,7 @@ struct filter_question {
     const struct snapshot *snapshot;
     const struct request *request;
     struct text uid;
-    uint32_t names;
+    uint32_t n_names;
     const struct text *name;
     const uint32_t *hash; /* text_hash() of each name; NULL: unknown */
     /* For each name unknown to the ledger, a node built from its Node object; or NULL. */
@@ -64,8 +64,8 @@ enum filter_verdict {
 
 struct filter_answer {
     enum filter_verdict verdict;
-    uint32_t fitting;    /* number of nodes that fit, before the shortlist */
-    uint32_t candidates; /* best first */
+    uint32_t fitting;      /* number of nodes that fit, before the shortlist */
+    uint32_t n_candidates; /* best first */
     struct candidate *candidate;
     uint64_t steps;      /* search steps of all nodes */
     struct cause *cause; /* by name; REASON_NONE: it fits */

@@ -42,7 +42,7 @@ struct unschedulable_bar {
     enum unusable why;
     const char *taint; /* key, valid as long as the snapshot; NULL: no taint, or other keys */
     uint32_t nodes;
-    uint32_t names;
+    uint32_t n_names;
     const struct atom *name[UNSCHEDULABLE_NAMES_MAX]; /* the first nodes */
 };
 
@@ -60,7 +60,7 @@ struct unschedulable {
      * nodes.
      */
     uint32_t nodes[REASONS];
-    uint32_t bars;
+    uint32_t n_bars;
     struct unschedulable_bar bar[UNSCHEDULABLE_BARS_MAX + UNUSABLES]; /* most nodes first */
     uint32_t rule_nodes[RULES_MAX]; /* nodes with REASON_RULE, by index into the rulebook */
     struct unschedulable_reserved

@@ -59,7 +59,7 @@ struct node_facts {
     const char *label_sharing;
     const char *label_workload; /* nvidia.com/gpu.workload.config */
     bool plugin_paused;         /* NVIDIA's operator stopped the device plugin, by its labels */
-    uint32_t labels;            /* all labels, for the rules of a policy */
+    uint32_t n_labels;          /* all labels, for the rules of a policy */
     const struct label *label;
     /* annotation milligpu.io/cordon: "all" (also if unreadable) or ids separated by commas */
     const char *cordon;
@@ -69,7 +69,7 @@ struct node_facts {
     const char *boot; /* status.nodeInfo.bootID: boot id of kubelet's machine */
     /* why annotation milligpu.io/gpus is invalid: "milligpu.io/gpus[0].milli: ..."; NULL: valid */
     const char *gpus_error;
-    uint32_t gpus; /* in the annotation */
+    uint32_t n_gpus; /* in the annotation */
     struct gpu_facts *gpu;
     bool has_gpus; /* the annotation is present and well-formed, possibly empty */
     /* the unreadable label, annotation or status field, and why; NULL: none */
@@ -84,7 +84,7 @@ struct gpu_facts {
     uint32_t milli;      /* 1 .. GPU_MILLI */
     uint32_t mib;        /* 0: unknown, and shares have 0 MiB */
     int32_t numa;        /* NUMA node; -1: unknown */
-    uint32_t nvlinks;    /* at most GPUS_PER_NODE_MAX are kept */
+    uint32_t n_nvlinks;  /* at most GPUS_PER_NODE_MAX are kept */
     const char **nvlink; /* ids of the GPUs linked by NVLink, as written */
     bool nvlink_odd;     /* nvlink was no list of strings, or too long: incomplete */
     uint64_t peers;      /* set by inventory_parse(): bit i if this GPU or gpu[i] lists the other */
@@ -198,9 +198,9 @@ struct inventory {
     char problem_text[160];
     /* with a problem: the GPUs are unknown, so the GPUs known before stay, closed */
     bool silent;
-    uint32_t gpus;
+    uint32_t n_gpus;
     struct gpu_facts *gpu; /* ascending index, distinct ids */
-    uint32_t labels;
+    uint32_t n_labels;
     const struct label *label;
     bool agent; /* milligpu-node runs there, and no container gets a GPU without it */
     struct plugin_report plugin; /* PLUGIN_NONE without GPUs */

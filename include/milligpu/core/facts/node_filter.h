@@ -93,7 +93,7 @@ struct node_taints {
     bool unschedulable; /* spec.unschedulable */
     bool not_ready;     /* its condition Ready is present and not True */
     bool unreadable;    /* a taint cannot be read, or all exceed TAINTS_BYTES_MAX */
-    uint32_t taints;
+    uint32_t n_taints;
     const struct taint *taint;
 };
 
@@ -148,7 +148,7 @@ enum node_rule_operator node_rule_operator_of(struct text word);
 struct node_rule {
     const char *key;
     enum node_rule_operator op;
-    uint32_t values;
+    uint32_t n_values;
     const char *const *value;
 };
 
@@ -157,21 +157,21 @@ bool node_rule_holds(const struct node_rule *rule, const struct text *have);
 
 /* A conjunction of rules; a term without rules matches no node. */
 struct node_term {
-    uint32_t expressions;
+    uint32_t n_expressions;
     const struct node_rule *expression;
-    uint32_t fields;
+    uint32_t n_fields;
     const struct node_rule *field;
 };
 
 /* A pod's demands on its node. */
 struct node_demands {
     bool unreadable; /* some demand cannot be read */
-    uint32_t tolerations;
+    uint32_t n_tolerations;
     const struct toleration *toleration;
-    uint32_t selectors; /* nodeSelector: keys and values, no globs */
+    uint32_t n_selectors; /* nodeSelector: keys and values, no globs */
     const struct label *selector;
     bool affine; /* has required node affinity: one of the terms must match */
-    uint32_t terms;
+    uint32_t n_terms;
     const struct node_term *term;
 };
 

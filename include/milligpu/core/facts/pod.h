@@ -116,7 +116,7 @@ struct pod {
     struct node_demands demands; /* input of kube-scheduler's node filters */
     uint32_t whole_gpus;         /* effective request of the whole-GPU resource (nvidia.com/gpu) */
 
-    uint32_t containers;
+    uint32_t n_containers;
     struct pod_container *container;
 
     const char *count;    /* annotation milligpu.io/gpu-count; NULL: not set */
@@ -125,7 +125,7 @@ struct pod {
     const char *topology; /* annotation milligpu.io/topology */
 
     /* the first misspelled annotation keys (annotation_is_odd), for advice only */
-    uint32_t odd_keys;
+    uint32_t n_odd_keys;
     const char *odd_key[ODD_KEYS_MAX];
 
     struct pod_scheduling scheduling;
@@ -139,7 +139,7 @@ struct pod {
     enum pod_annotation annotation; /* annotation milligpu.io/allocation */
     const char *note_text;
     const char *note_error; /* with NOTE_BROKEN: the reason */
-    uint32_t shares;
+    uint32_t n_shares;
     struct pod_share *share;
 };
 

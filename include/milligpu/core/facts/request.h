@@ -65,11 +65,11 @@ const char *topology_name(enum topology topology);
 const char *topology_text(enum topology topology); /* follows "2 GPUs, " */
 
 struct request {
-    uint32_t wants;
+    uint32_t n_wants;
     struct want *want;
-    uint32_t others;
+    uint32_t n_others;
     const char **other;     /* names */
-    uint32_t models;        /* 0: any */
+    uint32_t n_models;      /* 0: any */
     const char **model;     /* globs, as model_bare() makes them */
     uint32_t memory_mib;    /* minimum memory of each share; 0: any */
     enum topology topology; /* demanded; ANY if no want has several parts */
@@ -110,7 +110,7 @@ enum request_verdict request_parse_bound(const struct pod *pod, const struct req
 
 static inline bool request_asks(const struct request *request)
 {
-    return request->wants > 0 || request->whole > 0;
+    return request->n_wants > 0 || request->whole > 0;
 }
 
 /* Returns a deep copy in one block, owned by the caller (xfree). */

@@ -75,14 +75,14 @@ struct allocation_facts {
     int64_t released_ms;
     int64_t terminating_ms;
     uint64_t version; /* highest version in any Binding, at most VERSION_MAX; 0: unknown */
-    uint32_t shares;
+    uint32_t n_shares;
     const struct share *share;
 };
 
 struct allocation {
     atomic_uint refs;
     struct allocation_facts facts; /* its strings and shares are in the same block */
-    uint32_t charges;
+    uint32_t n_charges;
     struct charge *charge;
 };
 

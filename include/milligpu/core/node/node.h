@@ -83,7 +83,7 @@ struct gpu {
 struct node {
     atomic_uint refs;
     /* Fields that each filter call reads come first: large clusters are bound by memory latency. */
-    uint32_t gpus;
+    uint32_t n_gpus;
     const struct atom *name;
     rule_set rules; /* rules of the policy that match the labels (rulebook.h) */
     struct gpu *gpu;
@@ -106,11 +106,11 @@ struct node {
     const struct taints *taints;     /* a reference; NULL: none; not stored */
     struct unusable_cause unusable;  /* for sums and the reserve (taints_close()); not stored */
     int64_t since_ms;                /* UTC time of the last change of problem, gone or GPU flags */
-    uint32_t allocations;
-    uint32_t owned_ids;
+    uint32_t n_allocations;
+    uint32_t n_owned_ids;
     const struct allocation **allocation; /* references; ascending uid */
     const struct atom **owned_id;         /* UUIDs that this Node owns and does not show now */
-    uint32_t notes;
+    uint32_t n_notes;
     struct gpu_note *note;        /* not stored */
     const struct name_set *names; /* a reference; holds the atoms above (invariant 7) */
 };
@@ -138,16 +138,16 @@ struct node_build {
     struct unusable_cause unusable; /* its taint is one of taints, or constant */
     rule_set rules;
     int64_t since_ms;
-    uint32_t gpus;
+    uint32_t n_gpus;
     /* without the sums of charges and the flags OVER and UNSURE; peers refer to this order */
     const struct gpu *gpu;
-    uint32_t allocations;
+    uint32_t n_allocations;
     const struct allocation *const *allocation;
     /* ids that are no GPU of the node; at most GPUS_PER_NODE_MAX are kept */
-    uint32_t owned_ids;
+    uint32_t n_owned_ids;
     const struct atom *const *owned_id; /* ascending */
     /* of distinct GPUs; copied, except notes of GPUs that are not present */
-    uint32_t notes;
+    uint32_t n_notes;
     const struct gpu_note *note;
     /* of the previous version, shared if no name changes; borrowed; NULL: none */
     const struct name_set *names;

@@ -41,8 +41,8 @@ struct snapshot {
     uint32_t slots;               /* books x BOOK_NODES */
     uint32_t nodes;
     uint32_t allocations;
-    uint32_t opens; /* reservations not bound yet, on a node or not */
-    uint32_t books;
+    uint32_t n_opens; /* reservations not bound yet, on a node or not */
+    uint32_t n_books;
     struct book **book;
     const struct slot_index *index;
     const struct slot_index *open;

@@ -76,7 +76,7 @@ struct room {
     bool idle;           /* no pods, and suitable for a pod of several GPUs */
     bool is_leaving;     /* idle only because the victims leave */
     uint32_t free_milli; /* rule 3 */
-    uint32_t gpus;
+    uint32_t n_gpus;
     struct gpu_room gpu[GPUS_PER_NODE_MAX];
 };
 
@@ -96,7 +96,7 @@ struct placement {
     uint32_t charge_milli;  /* rule 1 */
     uint32_t left_milli;    /* rule 2 */
     uint32_t free_milli;    /* rule 3 */
-    uint32_t parts;         /* ordered by want, then gpu */
+    uint32_t n_parts;       /* ordered by want, then gpu */
     struct part part[PARTS_MAX];
 };
 

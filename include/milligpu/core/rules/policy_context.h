@@ -18,7 +18,7 @@ struct policy_context {
     rule_set holding;                /* rules that hold now */
     uint32_t idle[RULES_MAX];        /* idle hosts matched by each rule with a reserve; else 0 */
     const struct workload *workload; /* NULL only if the policy needs none */
-    int64_t price[WORKLOAD_SCARCE_MAX];
+    int64_t scarcity_price[WORKLOAD_SCARCE_MAX];
 };
 
 struct policy_context *policy_context_new(enum policy_kind kind, uint32_t seed,

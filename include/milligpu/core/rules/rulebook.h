@@ -52,9 +52,9 @@ enum memory_mode {
 struct rule {
     const char *name; /* never empty: "rule 3" if unset in the document */
     /* where it applies */
-    uint32_t labels;              /* all must match; 0: every node */
+    uint32_t n_labels;            /* all must match; 0: every node */
     const struct label *label;    /* no '=' in keys; values are globs; "*": any value */
-    uint32_t namespaces;          /* one must match; 0: every namespace */
+    uint32_t n_namespaces;        /* one must match; 0: every namespace */
     const char *const *namespace; /* globs */
     const struct window *window;  /* NULL: always */
     const struct zone *zone;      /* of the window; owned by the rulebook */
@@ -65,9 +65,9 @@ struct rule {
     uint32_t reserve;    /* idle hosts kept for pods of several GPUs */
     uint32_t min_milli;  /* minimum of each share */
     uint32_t step_milli; /* shares are multiples of it */
-    uint32_t sizes;      /* allowed shares in milli, ascending */
+    uint32_t n_sizes;    /* allowed shares in milli, ascending */
     uint16_t size[RULE_SIZES_MAX];
-    uint32_t models; /* allowed models: bare globs (model_bare()); 0: any */
+    uint32_t n_models; /* allowed models: bare globs (model_bare()); 0: any */
     const char *const *model;
     enum memory_mode memory;
     enum topology topology; /* minimum for wants of several GPUs; a pod may demand more */
@@ -99,14 +99,14 @@ struct rulebook {
     uint32_t seed; /* of the node order */
     bool raise;    /* default memory mode is MEMORY_RAISE */
     enum price_mode prices_by;
-    uint32_t prices;
+    uint32_t n_prices;
     const struct model_price *price;
-    uint32_t shapes;
+    uint32_t n_shapes;
     const struct expected_shape *shape;
-    uint32_t rules;
+    uint32_t n_rules;
     const struct rule *rule;
     struct arena arena; /* owns everything above */
-    uint32_t zones;
+    uint32_t n_zones;
     struct zone *zone[RULES_MAX]; /* the distinct zones of the windows, owned */
 };
 

@@ -63,7 +63,7 @@ const struct workload_class *tally_class(const struct tally *tally, uint32_t at)
 /* Restores a tally from the database, as outside input: an error names the impossible class. */
 struct tally_rows {
     uint64_t pods;
-    uint32_t classes;
+    uint32_t n_classes;
     const struct workload_class *class; /* borrowed for the call */
 };
 int tally_restore(const struct tally_rows *rows, struct tally **out, struct err *err) MUST_USE;

@@ -35,7 +35,7 @@ struct workload_class {
     uint32_t parts;     /* GPUs; 0: none */
     uint32_t milli;     /* of each GPU */
     uint32_t share_mib; /* minimum memory of each share; 0: any */
-    uint32_t models;    /* as in struct request */
+    uint32_t n_models;  /* as in struct request */
     const char **model;
     uint32_t count; /* times seen; at least 1 */
 };
@@ -51,7 +51,7 @@ struct workload_typical {
 
 struct workload {
     atomic_uint refs;
-    uint32_t classes;
+    uint32_t n_classes;
     struct workload_class *class;
     uint64_t count;     /* sum over all classes */
     uint64_t gpu_milli; /* sum over all counted pods */
@@ -65,7 +65,7 @@ struct workload {
     struct workload_typical *typical;
 
     /* Indexes of classes with GPUs, drawn by their counts. sequences is 0 if no class has GPUs. */
-    uint32_t sequences;
+    uint32_t n_sequences;
     uint16_t sequence[WORKLOAD_SEQUENCES][WORKLOAD_LENGTH];
     /* bit i of small[s][z]: step i of sequence s requests < 64 x (z + 1) milli per part */
     uint64_t small[WORKLOAD_SEQUENCES][WORKLOAD_SIZES][WORKLOAD_STEP_WORDS];

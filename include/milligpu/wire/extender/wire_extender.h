@@ -17,7 +17,7 @@ struct extender_args {
     struct pod pod;
     bool full_nodes; /* the body has Nodes instead of NodeNames, and so has the answer */
     /* Arrays of names elements in the arena; the last two only with full_nodes, else NULL. */
-    uint32_t names;
+    uint32_t n_names;
     struct text *name; /* distinct */
     uint32_t *hash;    /* text_hash() of name[] */
     struct node_facts *node;
@@ -35,7 +35,7 @@ struct extender_refusal {
 struct extender_filter_result {
     uint32_t chosen;
     const uint32_t *choice; /* indexes into args.name, best first */
-    uint32_t refusals;
+    uint32_t n_refusals;
     const struct extender_refusal *refusal; /* FailedAndUnresolvableNodes */
     const char *error;                      /* Error text, replaces all others; or NULL */
 };
@@ -58,13 +58,13 @@ void extender_bind_encode(struct strbuf *out, const char *error);
 
 struct extender_victims {
     struct text node;
-    uint32_t uids;
+    uint32_t n_uids;
     struct text *uid;
     int64_t pdb_violations;
 };
 struct extender_preempt {
     struct pod pod;
-    uint32_t nodes;
+    uint32_t n_nodes;
     struct extender_victims *node;
 };
 int extender_preempt_decode(struct text body, const struct wire_rules *rules, struct arena *arena,

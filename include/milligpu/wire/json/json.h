@@ -127,12 +127,12 @@ bool json_reader_retreat(struct json_reader *in, struct json_reader_mark mark);
 enum { JSON_FIELDS_MAX = 32 };
 struct json_read_fields {
     const char *const *key;
-    uint32_t keys; /* at most JSON_FIELDS_MAX */
-    uint32_t seen; /* bit per present key, null or not */
+    uint32_t n_keys; /* at most JSON_FIELDS_MAX */
+    uint32_t seen;   /* bit per present key, null or not */
 };
 #define JSON_FIELDS(names)                                                                         \
     {                                                                                              \
-        .key = (names), .keys = (uint32_t)ARRAY_LEN(names)                                         \
+        .key = (names), .n_keys = (uint32_t)ARRAY_LEN(names)                                       \
     }
 bool json_read_field(struct json_reader *in, struct json_read_fields *fields, int *out_key);
 

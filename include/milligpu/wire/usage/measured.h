@@ -52,7 +52,7 @@ struct measured_idle {
 
 struct measured {
     atomic_uint refs;
-    uint32_t shares;
+    uint32_t n_shares;
     struct measured_share share[];
 };
 

@@ -55,14 +55,14 @@ struct usage_gpu {
 
 struct usage_container {
     struct text name;
-    uint32_t gpus; /* at most GPUS_PER_NODE_MAX */
+    uint32_t n_gpus; /* at most GPUS_PER_NODE_MAX */
     struct usage_gpu *gpu;
     enum usage_over over;
 };
 
 struct usage_pod {
     struct text uid;
-    uint32_t containers; /* at most CONTAINERS_MAX */
+    uint32_t n_containers; /* at most CONTAINERS_MAX */
     struct usage_container *container;
 };
 
@@ -70,7 +70,7 @@ struct usage_report {
     struct text node;
     uint64_t number;  /* sequence number, increasing by node; not 0 */
     uint32_t seconds; /* period of the averages, 1 .. USAGE_SECONDS_MAX */
-    uint32_t pods;    /* at most USAGE_PODS_MAX */
+    uint32_t n_pods;  /* at most USAGE_PODS_MAX */
     struct usage_pod *pod;
 };
 

@@ -307,7 +307,7 @@ FIXTURE_TEST(own_cdi__covers_the_gpus_that_no_specification_names)
     SCOPED_STRBUF(expected);
     static const struct cdi_gpu gpu[] = {{"GPU-a", 3}, {"GPU-b", 0}, {"GPU-c", 7}, {"GPU-d", -1}};
     const struct cdi_own own = {
-        .folder = fixture->run, .root = fixture->root, .gpus = 4, .gpu = gpu};
+        .folder = fixture->run, .root = fixture->root, .n_gpus = 4, .gpu = gpu};
     struct stat first;
     struct stat second;
     char path[256];
@@ -347,7 +347,7 @@ static const char *mounted_from(struct fixture *fixture)
     static const char *const folders[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib",
                                           "/usr/local/nvidia/lib64"};
     const struct cdi_own own = {
-        .folder = fixture->run, .root = fixture->root, .gpus = 1, .gpu = gpu};
+        .folder = fixture->run, .root = fixture->root, .n_gpus = 1, .gpu = gpu};
     const char *found = "none";
     char mount[128];
     writes_own(fixture, &own, 1);
@@ -388,7 +388,7 @@ FIXTURE_TEST(own_cdi__reports_a_folder_that_cannot_be_written)
     static const struct cdi_gpu gpu[] = {{"GPU-a", 0}};
     char folder[128];
     (void)snprintf(folder, sizeof folder, "%s/dev/nvidia0/cdi", fixture->root);
-    const struct cdi_own own = {.folder = folder, .root = fixture->root, .gpus = 1, .gpu = gpu};
+    const struct cdi_own own = {.folder = folder, .root = fixture->root, .n_gpus = 1, .gpu = gpu};
     uint32_t count;
     make_host(fixture);
     assert_int_equal(cdi_write_own(fixture->cdi, &own, &count, &err), -ERR_IO);

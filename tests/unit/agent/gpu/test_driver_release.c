@@ -96,9 +96,9 @@ FIXTURE_TEST(driver_release__prefers_a_request_to_the_label)
     turns(false, RELEASE_UPGRADE);
     assert_int_equal(driver_release_cause(release), RELEASE_UPGRADE);
     asked(true);
-    turns(false, RELEASE_TOLD);
+    turns(false, RELEASE_ORDERED);
     label("upgrade-done");
-    turns(false, RELEASE_TOLD);
+    turns(false, RELEASE_ORDERED);
     asked(false);
     turns(false, RELEASE_NOT);
     assert_int_equal(driver_release_cause(NULL), RELEASE_NOT);
@@ -137,7 +137,7 @@ FIXTURE_TEST(driver_release__survives_a_restart_of_the_agent)
     asked(true);
     (void)driver_release_turn(release, true);
     starts_again();
-    assert_int_equal(driver_release_cause(release), RELEASE_TOLD);
+    assert_int_equal(driver_release_cause(release), RELEASE_ORDERED);
     asked(false);
     turns(true, RELEASE_NOT);
 }
@@ -185,8 +185,8 @@ FIXTURE_TEST(driver_release__has_a_word_and_a_sentence_for_each_cause)
 {
     assert_null(release_cause_word(RELEASE_NOT));
     assert_null(release_cause_sentence(RELEASE_NOT));
-    assert_string_equal(release_cause_word(RELEASE_TOLD), "told");
+    assert_string_equal(release_cause_word(RELEASE_ORDERED), "told");
     assert_string_equal(release_cause_word(RELEASE_UPGRADE), "driver-upgrade");
-    assert_non_null(strstr(release_cause_sentence(RELEASE_TOLD), "--release-driver"));
+    assert_non_null(strstr(release_cause_sentence(RELEASE_ORDERED), "--release-driver"));
     assert_non_null(strstr(release_cause_sentence(RELEASE_UPGRADE), DRIVER_UPGRADE_LABEL));
 }

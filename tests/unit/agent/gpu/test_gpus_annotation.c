@@ -18,7 +18,7 @@ static const char *why[GPUS_PER_NODE_MAX];
 
 static struct gpu_state *add(const char *uuid, uint32_t index)
 {
-    struct gpu_state *gpu = &reading.gpu[reading.gpus++];
+    struct gpu_state *gpu = &reading.gpu[reading.n_gpus++];
     *gpu = (struct gpu_state){
         .index = index, .mib_total = 81559, .numa = -1, .model = "NVIDIA H100 \"80GB\""};
     (void)snprintf(gpu->uuid, sizeof gpu->uuid, "%s", uuid);
@@ -87,7 +87,7 @@ FIXTURE_TEST(gpus_annotation__is_read_by_the_daemon)
         "\"nvlink\":[\"GPU-m\"]},{\"uuid\":\"GPU-m\",\"index\":2,\"milli\":1000,"
         "\"mib\":81559,\"model\":\"NVIDIA H100 \\\"80GB\\\"\",\"numa\":-1,\"health\":\"healthy\","
         "\"nvlink\":[],\"held\":\"mig\"}]");
-    assert_int_equal(inventory.gpus, 3);
+    assert_int_equal(inventory.n_gpus, 3);
     assert_string_equal(inventory.gpu[2].held, "mig"); /* closed, and not forgotten */
     assert_null(inventory.gpu[0].held);
     assert_string_equal(inventory.gpu[0].id, "GPU-a");
@@ -148,7 +148,7 @@ FIXTURE_TEST(gpus_annotation__gives_the_index_of_a_lost_gpu_to_another)
     add("GPU-x", 0)->peers = 1 << 0;
     add("GPU-y", 1)->health = GPU_UNKNOWN;
     write_and_read();
-    assert_int_equal(inventory.gpus, 3);
+    assert_int_equal(inventory.n_gpus, 3);
     assert_string_equal(inventory.gpu[0].id, "GPU-x");
     assert_string_equal(inventory.gpu[2].id, "GPU-lost");
     assert_string_equal(inventory.gpu[2].health, "lost");
@@ -202,5 +202,5 @@ FIXTURE_TEST(gpus_annotation__holds_the_most_gpus_of_a_node)
     }
     write_and_read();
     assert_true(text.len > 32 * 63 * 85);
-    assert_int_equal(inventory.gpus, GPUS_PER_NODE_MAX);
+    assert_int_equal(inventory.n_gpus, GPUS_PER_NODE_MAX);
 }

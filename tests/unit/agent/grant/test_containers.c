@@ -19,7 +19,7 @@ static const struct grant foreign = {.verdict = GRANT_FOREIGN};
 
 static const struct pod_share share_a = {.gpu = "GPU-a", .milli = 300, .mib = 4915};
 static const struct pod_share *only_a[] = {&share_a};
-static const struct grant granted_a = {.verdict = GRANT_GPUS, .shares = 1, .share = only_a};
+static const struct grant granted_a = {.verdict = GRANT_GPUS, .n_shares = 1, .share = only_a};
 
 static int set_up(void **state)
 {
@@ -55,7 +55,7 @@ static enum containers_added add(struct site *site, const char *id, const char *
     enum container_right right;
     const struct text env[] = {TEXT("NVIDIA_VISIBLE_DEVICES=0")};
     const struct nri_container container = {
-        .id = text_of(id), .name = text_of(name), .env = env, .envs = 1};
+        .id = text_of(id), .name = text_of(name), .env = env, .n_envs = 1};
     return containers_add(site->containers, &pod, &container, grant, &right);
 }
 
@@ -72,7 +72,7 @@ SITE_TEST(containers__record_what_was_granted)
 {
     const struct pod_share b = {.gpu = "GPU-b", .milli = 1000};
     const struct pod_share *share[] = {&share_a, &b};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 2, .share = share};
+    const struct grant grant = {.verdict = GRANT_GPUS, .n_shares = 2, .share = share};
     const struct nri_container container = {.id = TEXT("0123"),
                                             .name = TEXT("main"),
                                             .state = NRI_RUNNING,
@@ -89,7 +89,7 @@ SITE_TEST(containers__record_what_was_granted)
     assert_string_equal(facts->cgroup, "/kubepods/pod1/0123");
     assert_int_equal(facts->right, RIGHT_SHARE);
     assert_true(facts->is_running);
-    assert_int_equal(facts->gpus, 2);
+    assert_int_equal(facts->n_gpus, 2);
     assert_string_equal(facts->gpu[0].name, "GPU-a");
     assert_int_equal(facts->gpu[0].milli, 300);
     assert_int_equal(facts->gpu[0].mib, 4915);
@@ -105,7 +105,7 @@ static void shares(struct site *site, const char *uid, const char *id, const cha
     const struct pod_share side = {.gpu = "GPU-a", .milli = 100};
     const struct pod_share big = {.gpu = "GPU-a", .milli = 600};
     const struct pod_share *share[] = {strcmp(name, "side") == 0 ? &side : &big};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = share};
+    const struct grant grant = {.verdict = GRANT_GPUS, .n_shares = 1, .share = share};
     enum container_right right;
 
     assert_int_equal(containers_add(site->containers, &owner, &one, &grant, &right),
@@ -194,7 +194,7 @@ static const char *held_by(struct site *site, const struct nri_pod *owner,
     (void)containers_add(site->containers, owner, container, &foreign, &found);
     const struct containers_copy *copy = look(site);
     line[0] = '\0';
-    for (uint32_t i = 0; copy->count > 0 && i < copy->container[0].gpus; i++)
+    for (uint32_t i = 0; copy->count > 0 && i < copy->container[0].n_gpus; i++)
         len += (size_t)snprintf(line + len, sizeof line - len, "%s%s",
                                 i == 0 ? right[copy->container[0].right] : "", i == 0 ? " " : ",") +
                (size_t)snprintf(line + strlen(line), sizeof line - strlen(line), "%s",
@@ -212,8 +212,8 @@ static void by_variable(struct site *site, const char *first, const char *last,
                         const char *expected)
 {
     const struct text env[] = {text_of(first), TEXT("PATH=/"), text_of(last)};
-    assert_string_equal(held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .envs = 3}),
-                        expected);
+    assert_string_equal(
+        held(site, &(struct nri_container){.id = TEXT("x"), .env = env, .n_envs = 3}), expected);
 }
 
 SITE_TEST(containers__read_the_gpus_of_the_variable)
@@ -243,11 +243,11 @@ static void by_kubelet(struct site *site, const char *first, const char *second,
                                       {TEXT("/dev/nvidia12"), TEXT("c"), 1, 3}};
     assert_string_equal(held(site, &(struct nri_container){.id = TEXT("x"),
                                                            .env = env,
-                                                           .envs = 1,
+                                                           .n_envs = 1,
                                                            .cdi_device = cdi,
-                                                           .cdi_devices = 2,
+                                                           .n_cdi_devices = 2,
                                                            .device = node,
-                                                           .devices = ARRAY_LEN(node)}),
+                                                           .n_devices = ARRAY_LEN(node)}),
                         expected);
 }
 
@@ -272,7 +272,7 @@ static void by_node(struct site *site, const char *path, const char *type, int64
 {
     const struct nri_device node = {text_of(path), text_of(type), major, minor};
     assert_string_equal(
-        held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .devices = 1}),
+        held(site, &(struct nri_container){.id = TEXT("x"), .device = &node, .n_devices = 1}),
         expected);
 }
 
@@ -295,11 +295,11 @@ SITE_TEST(containers__keep_kubelet_devices_beside_a_share)
     const struct nri_device node[] = {{TEXT("/dev/x1"), TEXT("c"), 195, 1},
                                       {TEXT("/dev/x2"), TEXT("c"), 195, 2}};
     struct nri_container container = {
-        .id = TEXT("x"), .cdi_device = &named, .cdi_devices = 1, .device = node, .devices = 2};
+        .id = TEXT("x"), .cdi_device = &named, .n_cdi_devices = 1, .device = node, .n_devices = 2};
     adds(site, &container, &granted_a, RIGHT_SHARE, CONTAINERS_KEPT);
     const struct container_facts *facts = &look(site)->container[0];
     assert_int_equal(facts->right, RIGHT_SHARE);
-    assert_int_equal(facts->gpus, 1);
+    assert_int_equal(facts->n_gpus, 1);
     assert_string_equal(facts->gpu[0].name, "GPU-a");
     assert_int_equal(facts->gpu[0].milli, 300);
     assert_int_equal(facts->n_whole, 3);
@@ -308,11 +308,11 @@ SITE_TEST(containers__keep_kubelet_devices_beside_a_share)
     adds(site, &container, &foreign, RIGHT_KUBELET, CONTAINERS_KEPT);
     facts = &look(site)->container[0];
     assert_int_equal(facts->right, RIGHT_KUBELET);
-    assert_int_equal(facts->gpus, 3);
+    assert_int_equal(facts->n_gpus, 3);
     assert_int_equal(facts->n_whole, 3);
     assert_string_equal(facts->whole[2].name, "/dev/nvidia2");
     (void)add(site, "x", "main", &foreign); /* by a variable */
-    assert_int_equal(look(site)->container[0].gpus, 1);
+    assert_int_equal(look(site)->container[0].n_gpus, 1);
     assert_int_equal(site->copy.container[0].n_whole, 0);
 }
 
@@ -337,18 +337,18 @@ SITE_TEST(containers__skip_managers_of_all_gpus)
     struct nri_pair note = {TEXT("nvidia.cdi.k8s.io/pod"), TEXT("management.nvidia.com/gpu=all")};
     struct nri_pod operators = pod;
     struct nri_container container = {
-        .id = TEXT("x"), .device = &node, .devices = 1, .rules = 1, .cdi_device = &named};
+        .id = TEXT("x"), .device = &node, .n_devices = 1, .n_rules = 1, .cdi_device = &named};
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         container.rule = &all[i];
         is_held(site, &pod, &container, i < 2 ? "" : "kubelet /dev/nvidia1");
     }
     container.rule = all;
-    container.cdi_devices = 1; /* it asked for them, too */
+    container.n_cdi_devices = 1; /* it asked for them, too */
     is_held(site, &pod, &container, "kubelet /dev/nvidia1");
-    container.cdi_devices = 0;
-    container.rules = 0;
+    container.n_cdi_devices = 0;
+    container.n_rules = 0;
     operators.annotation = &note;
-    operators.annotations = 1;
+    operators.n_annotations = 1;
     is_held(site, &operators, &container, "");
     note.value = TEXT("nvidia.com/gpu=all");
     is_held(site, &operators, &container, "kubelet /dev/nvidia1");
@@ -419,9 +419,9 @@ static enum containers_added add_of(struct site *site, enum container_right righ
     const struct nri_container container = {.id = text_of(id),
                                             .name = text_of(id),
                                             .env = env,
-                                            .envs = 1,
+                                            .n_envs = 1,
                                             .cdi_device = device,
-                                            .cdi_devices = right == RIGHT_KUBELET};
+                                            .n_cdi_devices = right == RIGHT_KUBELET};
     const enum containers_added added = containers_add(
         site->containers, &pod, &container, right == RIGHT_SHARE ? &granted_a : &foreign, &found);
     assert_int_equal(found, right);
@@ -472,7 +472,7 @@ SITE_TEST(containers__count_a_share_with_a_whole_gpu_for_both_rights)
 {
     const struct text device[] = {TEXT("nvidia.com/gpu=1")};
     const struct nri_container container = {
-        .id = TEXT("x"), .name = TEXT("x"), .cdi_device = device, .cdi_devices = 1};
+        .id = TEXT("x"), .name = TEXT("x"), .cdi_device = device, .n_cdi_devices = 1};
 
     containers_begin(site->containers);
     for (int i = 0; i < NODE_SHARES_MAX; i++)

@@ -116,8 +116,8 @@ static int tear_down(void **state)
 
 static void carries(struct world *world, const char *key, const char *value)
 {
-    assert_true(world->pod.annotations < PAIRS_MAX);
-    world->pair[world->pod.annotations++] = (struct nri_pair){text_of(key), text_of(value)};
+    assert_true(world->pod.n_annotations < PAIRS_MAX);
+    world->pair[world->pod.n_annotations++] = (struct nri_pair){text_of(key), text_of(value)};
 }
 
 /* milligpud signed this for that uid and node. */
@@ -159,7 +159,7 @@ static struct nri_adjustment adjusted(struct world *world, const char *name,
 
 static const char *env_of(const struct nri_adjustment *adjustment, const char *name)
 {
-    for (uint32_t i = 0; i < adjustment->envs; i++)
+    for (uint32_t i = 0; i < adjustment->n_envs; i++)
         if (text_is(adjustment->env[i].key, name))
             return adjustment->env[i].value.at;
     return NULL;
@@ -177,14 +177,14 @@ static void judges_all(struct world *world, const char *container, const char *d
     struct text list[8];
     struct text wanted[1] = {text_of(asked)};
     struct nri_pair none[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")}};
-    struct nri_adjustment all = {.cdi_device = list, .env = none, .envs = 1};
-    const struct nri_container is = {.cdi_devices = asked != NULL ? 1 : 0, .cdi_device = wanted};
+    struct nri_adjustment all = {.cdi_device = list, .env = none, .n_envs = 1};
+    const struct nri_container is = {.n_cdi_devices = asked != NULL ? 1 : 0, .cdi_device = wanted};
     struct text rest = text_of(devices);
     struct text device;
     struct err err = {0};
 
     while (text_cut(&rest, ' ', &device))
-        list[all.cdi_devices++] = device;
+        list[all.n_cdi_devices++] = device;
     (void)judged(world, container);
     assert_outcome(grant_validate(&world->rules, &world->grant, &is, &all, &err), &err, words);
 }
@@ -194,7 +194,7 @@ FIXTURE_TEST(grant__gives_a_container_exactly_its_shares)
     bound_with(world, TWO);
     assert_int_equal(judged(world, "main"), GRANT_GPUS);
     assert_int_equal(world->grant.proof, PROOF_SIGNATURE);
-    assert_int_equal(world->grant.shares, 1);
+    assert_int_equal(world->grant.n_shares, 1);
     assert_string_equal(world->grant.share[0]->gpu, "GPU-a");
     assert_int_equal(judged(world, "side"), GRANT_GPUS);
     assert_string_equal(world->grant.share[0]->gpu, "GPU-b");
@@ -214,7 +214,7 @@ FIXTURE_TEST(grant__leaves_other_pods_foreign)
     carries(world, "required-plugins.noderesource.dev/pod", "[\"other\"]");
     const struct nri_adjustment out = adjusted(world, "main", &plain, NULL);
     assert_int_equal(world->grant.verdict, GRANT_FOREIGN);
-    assert_int_equal(out.envs + out.cdi_devices + out.mounts + out.devices, 0);
+    assert_int_equal(out.n_envs + out.n_cdi_devices + out.n_mounts + out.n_devices, 0);
 }
 
 FIXTURE_TEST(grant__refuses_a_marked_pod_without_allocation)
@@ -251,7 +251,7 @@ FIXTURE_TEST(grant__refuses_the_signature_of_other_facts)
     } other[] = {{"another", "n1", TWO}, {UID, "n2", TWO}, {UID, "n1", BOTH}};
 
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
-        world->pod.annotations = 0;
+        world->pod.n_annotations = 0;
         carries(world, ANNOTATION_ALLOCATION, TWO);
         signs(world, other[i].uid, other[i].node, other[i].annotation);
         refused(world, "main", "not what milligpud signed");
@@ -297,7 +297,7 @@ FIXTURE_TEST(grant__accepts_only_gpu_uuids_as_devices)
     char annotation[256];
 
     while (text_cut(&rest, ' ', &name)) {
-        world->pod.annotations = 0;
+        world->pod.n_annotations = 0;
         world->recorded = NULL;
         (void)snprintf(annotation, sizeof annotation,
                        "{\"v\":1,\"containers\":{\"main\":[{\"gpu\":\"%.*s\",\"index\":0,"
@@ -307,7 +307,7 @@ FIXTURE_TEST(grant__accepts_only_gpu_uuids_as_devices)
         refused(world, "main", "which is not the UUID of a GPU");
         world->recorded = annotation;
         refused(world, "main", "which is not the UUID of a GPU");
-        world->pod.annotations = 0;
+        world->pod.n_annotations = 0;
         carries(world, ANNOTATION_ALLOCATION, annotation);
         refused(world, "main", "which is not the UUID of a GPU");
         assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
@@ -320,10 +320,10 @@ FIXTURE_TEST(adjust__injects_gpus_by_uuid)
 {
     bound_with(world, BOTH);
     const struct nri_adjustment out = adjusted(world, "main", &plain, NULL);
-    assert_int_equal(out.cdi_devices, 2);
+    assert_int_equal(out.n_cdi_devices, 2);
     assert_true(text_is(out.cdi_device[0], "nvidia.com/gpu=GPU-a"));
     assert_true(text_is(out.cdi_device[1], "nvidia.com/gpu=GPU-b"));
-    assert_int_equal(out.envs, 1);
+    assert_int_equal(out.n_envs, 1);
     assert_string_equal(env_of(&out, "NVIDIA_VISIBLE_DEVICES"), "void");
 }
 
@@ -333,7 +333,7 @@ FIXTURE_TEST(adjust__overwrites_limits_that_the_pod_wrote)
                                TEXT("CUDA_MPS_PIPE_DIRECTORY=/elsewhere"),
                                TEXT("NVIDIA_GPU_MEMORY_LIMIT=99999"), TEXT("HOME=/"),
                                TEXT("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=")};
-    const struct nri_container greedy = {.envs = ARRAY_LEN(env), .env = env};
+    const struct nri_container greedy = {.n_envs = ARRAY_LEN(env), .env = env};
     bound_with(world, BOTH);
     const struct nri_adjustment out = adjusted(world, "main", &greedy, NULL);
     assert_string_equal(env_of(&out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), "25");
@@ -349,8 +349,8 @@ FIXTURE_TEST(adjust__voids_the_variable_without_a_share)
     bound_with(world, TWO);
     const struct nri_adjustment out = adjusted(world, "proxy", &plain, NULL);
     assert_int_equal(world->grant.verdict, GRANT_NOTHING);
-    assert_int_equal(out.envs, 1);
-    assert_int_equal(out.cdi_devices, 0);
+    assert_int_equal(out.n_envs, 1);
+    assert_int_equal(out.n_cdi_devices, 0);
 }
 
 FIXTURE_TEST(adjust__refuses_gpus_without_a_specification)
@@ -371,10 +371,10 @@ FIXTURE_TEST(adjust__injects_only_gpus_that_nvml_has_shown)
                        "its GPU GPU-b is not known to NVIDIA's driver on node n1 "
                        "(yet); will be retried automatically");
         assert_int_equal(world->grant.verdict, GRANT_GPUS); /* it may run already */
-        assert_int_equal(out.cdi_devices, 0);
+        assert_int_equal(out.n_cdi_devices, 0);
         world->unknown = NULL;
         out = adjusted(world, "main", &plain, NULL);
-        assert_int_equal(out.cdi_devices, 2);
+        assert_int_equal(out.n_cdi_devices, 2);
     }
 }
 
@@ -404,7 +404,7 @@ FIXTURE_TEST(mps__gives_a_client_its_limits_and_mounts)
 
     world->mps = 1;
     for (size_t i = 0; i < ARRAY_LEN(share); i++) {
-        world->pod.annotations = 0;
+        world->pod.n_annotations = 0;
         bound_with(world, share[i].annotation);
         out = adjusted(world, "main", &of_a_user, NULL);
         assert_int_equal(world->grant.mps, GRANT_MPS_CLIENT);
@@ -415,7 +415,7 @@ FIXTURE_TEST(mps__gives_a_client_its_limits_and_mounts)
         else
             assert_string_equal(env_of(&out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"), share[i].memory);
         assert_null(env_of(&out, "NVIDIA_GPU_MEMORY_LIMIT"));
-        assert_int_equal(out.mounts, 2);
+        assert_int_equal(out.n_mounts, 2);
         assert_true(text_is(out.mount[0].destination, "/run/milligpu/mps"));
         assert_true(text_is(out.mount[0].source, "/host/pipe"));
         assert_true(text_is(out.mount[1].destination, "/dev/shm"));
@@ -431,14 +431,14 @@ FIXTURE_TEST(mps__leaves_no_trace_when_off)
     bound_with(world, ONE(300, 4915));
     out = adjusted(world, "main", &of_a_user, NULL);
     assert_int_equal(world->grant.mps, GRANT_MPS_NONE);
-    assert_int_equal(out.envs, 1);
-    assert_int_equal(out.mounts, 0);
+    assert_int_equal(out.n_envs, 1);
+    assert_int_equal(out.n_mounts, 0);
     world->mps = -1; /* it is not asked for these */
-    world->pod.annotations = 0;
+    world->pod.n_annotations = 0;
     bound_with(world, WHOLE);
     out = adjusted(world, "main", &of_a_user, NULL);
-    assert_int_equal(out.cdi_devices, 2);
-    assert_int_equal(out.mounts, 0);
+    assert_int_equal(out.n_cdi_devices, 2);
+    assert_int_equal(out.n_mounts, 0);
     assert_int_equal(judged(world, "proxy"), GRANT_NOTHING);
 }
 
@@ -459,8 +459,8 @@ FIXTURE_TEST(mps__recognizes_a_running_client)
          false},
     };
     for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
-        const struct nri_container runs = {.envs = 3, .env = seen[i].env, .has_user = true};
-        world->pod.annotations = 0;
+        const struct nri_container runs = {.n_envs = 3, .env = seen[i].env, .has_user = true};
+        world->pod.n_annotations = 0;
         bound_with(world, ONE(300, 4915));
         (void)judged(world, "main");
         assert_int_equal(grant_is_client(&world->grant, &runs), seen[i].is);
@@ -485,7 +485,7 @@ FIXTURE_TEST(mps__refuses_containers_that_cannot_be_clients)
     adjust_refuses(world, &of_a_user, "the MPS daemon is down");
     world->mps = 1;
     adjust_refuses(world, &plain, "does not say which user");
-    world->pod.annotations = 0;
+    world->pod.n_annotations = 0;
     bound_with(world, BOTH);
     adjust_refuses(world, &of_a_user, "shares of 2 GPUs");
     world->mps = -1;
@@ -538,16 +538,16 @@ FIXTURE_TEST(validate__refuses_a_client_without_its_mps)
     world->mps = 1;
     all = adjusted(world, "main", &of_a_user, NULL);
     validates(world, &of_a_user, &all, NULL);
-    for (uint32_t i = 0; i < all.mounts; i++) {
+    for (uint32_t i = 0; i < all.n_mounts; i++) {
         const struct text source = all.mount[i].source;
         all.mount[i].source = TEXT("/elsewhere");
         validates(world, &of_a_user, &all, without);
         all.mount[i].source = source;
     }
-    all.mounts = 1;
+    all.n_mounts = 1;
     validates(world, &of_a_user, &all, without);
-    all.mounts = 2;
-    for (uint32_t i = 0; i < all.envs; i++)
+    all.n_mounts = 2;
+    for (uint32_t i = 0; i < all.n_envs; i++)
         if (text_is(all.env[i].key, "CUDA_MPS_PIPE_DIRECTORY"))
             all.env[i].value = TEXT("/elsewhere");
     validates(world, &of_a_user, &all, without);
@@ -572,13 +572,13 @@ FIXTURE_TEST(validate__counts_a_gpu_device_node_as_a_gpu)
     struct nri_device node = {TEXT("/dev/nvidia3"), TEXT("c"), 195, 3};
     struct text granted = TEXT("nvidia.com/gpu=GPU-a");
     struct nri_pair none = {TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")};
-    const struct nri_adjustment all = {.cdi_devices = 1,
+    const struct nri_adjustment all = {.n_cdi_devices = 1,
                                        .cdi_device = &granted,
-                                       .devices = 1,
+                                       .n_devices = 1,
                                        .device = &node,
-                                       .envs = 1,
+                                       .n_envs = 1,
                                        .env = &none};
-    const struct nri_container has = {.devices = 1, .device = &node};
+    const struct nri_container has = {.n_devices = 1, .device = &node};
     bound_with(world, TWO);
     validates(world, &plain, &all, "gives it /dev/nvidia3");
     validates(world, &has, &all, NULL);
@@ -600,13 +600,13 @@ static void adds(struct world *world, const struct nri_device *node,
     struct nri_device nodes[] = {
         node != NULL ? *node : (struct nri_device){TEXT("/dev/fuse"), TEXT("c"), 10, 229}};
     struct nri_device_rule rules[1];
-    struct nri_adjustment all = {.cdi_devices = world->grant.verdict == GRANT_GPUS ? 1 : 0,
+    struct nri_adjustment all = {.n_cdi_devices = world->grant.verdict == GRANT_GPUS ? 1 : 0,
                                  .cdi_device = &granted,
-                                 .devices = 1,
+                                 .n_devices = 1,
                                  .device = nodes,
-                                 .rules = rule != NULL ? 1 : 0,
+                                 .n_rules = rule != NULL ? 1 : 0,
                                  .rule = rules,
-                                 .envs = 1,
+                                 .n_envs = 1,
                                  .env = &none};
     static const struct nri_device has[] = {{TEXT("/dev/mine"), TEXT("c"), 195, 7},
                                             {TEXT("/dev/sda"), TEXT("b"), 195, 4}};
@@ -617,7 +617,7 @@ static void adds(struct world *world, const struct nri_device *node,
         {false, TEXT("c"), 195, 6, TEXT("rwm")},
         {true, TEXT("b"), NRI_ANY_NUMBER, NRI_ANY_NUMBER, TEXT("rwm")}};
     const struct nri_container is = {
-        .devices = ARRAY_LEN(has), .device = has, .rules = ARRAY_LEN(may), .rule = may};
+        .n_devices = ARRAY_LEN(has), .device = has, .n_rules = ARRAY_LEN(may), .rule = may};
     struct err err = {0};
     if (rule != NULL)
         rules[0] = *rule;
@@ -657,7 +657,7 @@ FIXTURE_TEST(validate__knows_a_gpu_by_its_device_numbers)
     adds_node(world, "/dev/x1", "c", 510, 0, NULL);
     (void)judged(world, "proxy");
     adds_node(world, "/dev/x1", "c", 195, 1, "195:1");
-    world->pod.annotations = 0;
+    world->pod.n_annotations = 0;
     (void)judged(world, "main");
     adds_node(world, "/dev/x1", "c", 195, 1, "195:1");
     world->rules.foreign_gpus = true;
@@ -687,23 +687,24 @@ FIXTURE_TEST(validate__keeps_the_variable)
     struct nri_pair pair[] = {{TEXT("NVIDIA_VISIBLE_DEVICES"), TEXT("void")},
                               {TEXT("HOME"), TEXT("all")},
                               {TEXT("-NVIDIA_VISIBLE_DEVICES"), TEXT("")}};
-    struct nri_adjustment all = {.cdi_devices = 1, .cdi_device = &granted, .envs = 2, .env = pair};
+    struct nri_adjustment all = {
+        .n_cdi_devices = 1, .cdi_device = &granted, .n_envs = 2, .env = pair};
     bound_with(world, TWO);
     validates(world, &plain, &all, NULL);
-    all.envs = 3;
+    all.n_envs = 3;
     validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
-    all.envs = 1;
+    all.n_envs = 1;
     pair[0].value = TEXT("all");
     validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
-    all.envs = 0;
+    all.n_envs = 0;
     validates(world, &plain, &all, "NVIDIA_VISIBLE_DEVICES");
 }
 
 FIXTURE_TEST(grant__recognizes_an_adjusted_container)
 {
     const struct text env[] = {TEXT("A=b"), TEXT("NVIDIA_VISIBLE_DEVICES=void")};
-    const struct nri_container passed = {.envs = 2, .env = env};
-    const struct nri_container strange = {.envs = 1, .env = env};
+    const struct nri_container passed = {.n_envs = 2, .env = env};
+    const struct nri_container strange = {.n_envs = 1, .env = env};
     bound_with(world, TWO);
     (void)judged(world, "main");
     assert_true(grant_is_seen(&world->grant, &passed));

@@ -16,7 +16,7 @@ static struct containers_copy copy;
 
 static int begin(void **state __attribute__((unused)))
 {
-    reading = (struct gpu_reading){.status = NVML_READY, .gpus = 3};
+    reading = (struct gpu_reading){.status = NVML_READY, .n_gpus = 3};
     for (uint32_t i = 0; i < 3; i++) {
         struct gpu_state *gpu = &reading.gpu[i];
         (void)snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%c", 'a' + (int)i);
@@ -48,11 +48,11 @@ static void add(const char *pod, enum container_right right, const char *first, 
                                              .pod = pod,
                                              .name = "main",
                                              .right = right,
-                                             .gpus = second != NULL ? 2 : 1,
+                                             .n_gpus = second != NULL ? 2 : 1,
                                              .gpu = gpus[at]};
     if (right != RIGHT_KUBELET)
         return;
-    container[at].n_whole = container[at].gpus;
+    container[at].n_whole = container[at].n_gpus;
     container[at].whole = gpus[at];
 }
 
@@ -169,7 +169,7 @@ FIXTURE_TEST(holders__refuse_a_whole_gpu_that_has_shares)
     add("v", RIGHT_VARIABLE, "GPU-b", NULL);
     assert_allowed("a-0");
     /* Without a driver, UUIDs are compared. */
-    reading.gpus = 0;
+    reading.n_gpus = 0;
     assert_refused("v-1", "it would have GPU GPU-b whole");
 }
 

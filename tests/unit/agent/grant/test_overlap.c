@@ -30,7 +30,7 @@ static struct container_facts *add(const char *id, const char *pod, const char *
     container[at].namespace = "shop";
     container[at].right = RIGHT_SHARE;
     container[at].is_running = true;
-    container[at].gpus = 1;
+    container[at].n_gpus = 1;
     container[at].gpu = gpus[at];
     return &container[at];
 }
@@ -141,7 +141,7 @@ FIXTURE_TEST(overlap__compares_shares_of_the_same_gpu)
     gpus[0][0].name = "GPU-b";
     allowed("2");
     gpus[0][1] = (struct container_gpu){.name = "GPU-a", .milli = 101, .pod_milli = 101};
-    other->gpus = 2;
+    other->n_gpus = 2;
     refused("2", "with 101 milli");
     other->right = RIGHT_KUBELET;
     allowed("2");
@@ -151,7 +151,7 @@ FIXTURE_TEST(overlap__compares_shares_of_the_same_gpu)
     container[1].right = RIGHT_SHARE;
     gpus[1][1] = (struct container_gpu){.name = "GPU-b", .milli = 101};
     gpus[1][0].name = "GPU-c";
-    container[1].gpus = 2;
+    container[1].n_gpus = 2;
     refused("2", "GPU GPU-b has no 101 milli free");
 }
 

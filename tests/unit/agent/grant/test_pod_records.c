@@ -69,9 +69,9 @@ static void write_file(const struct place *place, const char *name, const char *
 static bool has_file(const struct place *place, const char *name)
 {
     char path[160];
-    struct stat is;
+    struct stat st;
     (void)snprintf(path, sizeof path, "%s/pods/%s", place->dir, name);
-    return lstat(path, &is) == 0;
+    return lstat(path, &st) == 0;
 }
 
 PLACE_TEST(pod_records__outlive_the_agent)

@@ -19,7 +19,7 @@ static const struct nri_device_rule all = {true, TEXT(""), ANY, ANY, TEXT("rwm")
 
 static int begin(void **state __attribute__((unused)))
 {
-    reading = (struct gpu_reading){.status = NVML_READY, .gpus = 3};
+    reading = (struct gpu_reading){.status = NVML_READY, .n_gpus = 3};
     for (uint32_t i = 0; i < 3; i++) {
         struct gpu_state *gpu = &reading.gpu[i];
         (void)snprintf(gpu->uuid, sizeof gpu->uuid, "GPU-%c", 'a' + (int)i);
@@ -45,7 +45,7 @@ static void has_share_of(const char *gpu)
 
     *share = (struct pod_share){.container = "main", .gpu = gpu, .milli = 300};
     list[0] = share;
-    grant = (struct grant){.verdict = GRANT_GPUS, .shares = 1, .share = list};
+    grant = (struct grant){.verdict = GRANT_GPUS, .n_shares = 1, .share = list};
 }
 
 /* NONE: it sees none. */
@@ -61,7 +61,7 @@ static uint32_t seen(struct nri_device_rule first, struct nri_device_rule second
 {
     const struct nri_device_rule rule[] = {nothing, first, second};
 
-    return seen_of(&(struct nri_container){.rules = 3, .rule = rule});
+    return seen_of(&(struct nri_container){.n_rules = 3, .rule = rule});
 }
 
 FIXTURE_TEST(privileged__sees_all_gpus_but_its_own)
@@ -69,11 +69,11 @@ FIXTURE_TEST(privileged__sees_all_gpus_but_its_own)
     assert_int_equal(seen(all, all), 3);
     has_share_of("GPU-b");
     assert_int_equal(seen(all, all), 2);
-    assert_int_equal(seen_of(&(struct nri_container){.rules = 0}), NONE);
+    assert_int_equal(seen_of(&(struct nri_container){.n_rules = 0}), NONE);
     assert_int_equal(seen(nothing, nothing), NONE);
     reading.gpu[0].health = GPU_LOST;
     assert_int_equal(seen(all, all), 1);
-    reading.gpus = 1; /* its own is the only one that is left */
+    reading.n_gpus = 1; /* its own is the only one that is left */
     reading.gpu[0] = reading.gpu[1];
     assert_int_equal(seen(all, all), NONE);
 }
@@ -118,18 +118,18 @@ FIXTURE_TEST(privileged__counts_device_nodes_without_a_reading)
                                       {TEXT("/dev/nvidiactl"), TEXT("c"), 195, 255},
                                       {TEXT("/dev/null"), TEXT("c"), 1, 3}};
     const struct nri_device_rule one = {true, TEXT("c"), 195, 0, TEXT("rw")};
-    struct nri_container container = {.devices = 4, .device = node, .rules = 1, .rule = &all};
+    struct nri_container container = {.n_devices = 4, .device = node, .n_rules = 1, .rule = &all};
 
-    reading.gpus = 0;
+    reading.n_gpus = 0;
     assert_int_equal(seen_of(&container), 2);
     has_share_of("GPU-b");
     assert_int_equal(seen_of(&container), 1);
-    container.devices = 1;
+    container.n_devices = 1;
     assert_int_equal(seen_of(&container), NONE);
     container.rule = &one; /* kubelet gave it */
     grant = (struct grant){.verdict = GRANT_NOTHING};
     assert_int_equal(seen_of(&container), NONE);
-    container.devices = 0;
+    container.n_devices = 0;
     assert_int_equal(seen_of(&container), NONE);
     container.rule = &all;
     assert_int_equal(seen_of(&container), 0); /* it may make their nodes */

@@ -31,7 +31,7 @@ static int set_up(void **state)
     site->share[1] = (struct pod_share){.gpu = "GPU-b", .milli = 300, .mib = 3};
     for (size_t i = 0; i < 2; i++)
         site->shares[i] = &site->share[i];
-    site->grant = (struct grant){.verdict = GRANT_GPUS, .shares = 2, .share = site->shares};
+    site->grant = (struct grant){.verdict = GRANT_GPUS, .n_shares = 2, .share = site->shares};
     site->container.cgroups_path = TEXT("/kubepods/pod1/0123");
     site->limit = (struct memory_limit){.cgroup_dir = "/c"};
     *state = site;

@@ -22,8 +22,9 @@
 static const struct container_gpu gpu_a = {.name = "GPU-a", .milli = 300, .mib = 1000};
 static const struct container_gpu by_index = {.name = "1"};
 static const struct container_facts two[] = {
-    {ID_A, .uid = "u1", .namespace = "ns", .pod = "web", .name = "main", .gpus = 1, .gpu = &gpu_a},
-    {ID_B, .uid = "u2", .namespace = "ns", .pod = "old", .name = "x", .gpus = 1, .gpu = &by_index,
+    {ID_A, .uid = "u1", .namespace = "ns", .pod = "web", .name = "main", .n_gpus = 1,
+     .gpu = &gpu_a},
+    {ID_B, .uid = "u2", .namespace = "ns", .pod = "old", .name = "x", .n_gpus = 1, .gpu = &by_index,
      .right = RIGHT_VARIABLE},
 };
 static const struct containers_copy both = {
@@ -98,7 +99,7 @@ static int begin(void **state)
     log_set(LOG_ERROR, false);
     reading->status = NVML_READY;
     reading->process = world->process;
-    reading->gpus = 2;
+    reading->n_gpus = 2;
     for (uint32_t i = 0; i < 2; i++) {
         (void)snprintf(reading->gpu[i].uuid, sizeof reading->gpu[i].uuid, "GPU-%c", 'a' + (int)i);
         reading->gpu[i].known = GPU_KNOWS_PROCESSES;
@@ -134,17 +135,17 @@ static void runs(struct world *world, uint32_t gpu, int32_t owner, uint32_t mib)
 {
     struct gpu_state *on = &world->reading.gpu[gpu];
     if (on->processes == 0)
-        on->process = world->reading.processes;
-    world->owner[world->reading.processes] = owner;
-    world->process[world->reading.processes] = (struct gpu_process){
-        .pid = 100 + world->reading.processes, .mib = mib, .is_known = true, .sm_milli = 100};
-    world->reading.processes++;
+        on->process = world->reading.n_processes;
+    world->owner[world->reading.n_processes] = owner;
+    world->process[world->reading.n_processes] = (struct gpu_process){
+        .pid = 100 + world->reading.n_processes, .mib = mib, .is_known = true, .sm_milli = 100};
+    world->reading.n_processes++;
     on->processes++;
 }
 
 static void nothing_runs(struct world *world)
 {
-    world->reading.processes = 0;
+    world->reading.n_processes = 0;
     world->reading.gpu[0].process = world->reading.gpu[1].process = 0;
     world->reading.gpu[0].processes = world->reading.gpu[1].processes = 0;
 }
@@ -250,11 +251,11 @@ WORLD_TEST(use__counts_a_gpu_with_several_names_once)
         {.name = "GPU-b"}, {.name = "/dev/nvidia1"}, {.name = "/dev/nvidia0"}, {.name = "0"}};
     struct container_facts one = two[1];
     one.gpu = name;
-    one.gpus = ARRAY_LEN(name);
+    one.n_gpus = ARRAY_LEN(name);
     const struct containers_copy copy = {.is_complete = true, .count = 1, .container = &one};
     world->facts.containers = &copy;
     const struct meter_row *row = read_after(world, 1)->row;
-    assert_int_equal(row->cells, 2);
+    assert_int_equal(row->n_cells, 2);
     assert_string_equal(row->cell[0].gpu.uuid, "GPU-b");
     assert_string_equal(row->cell[1].gpu.uuid, "GPU-a");
 }
@@ -355,7 +356,7 @@ WORLD_TEST(over__restarts_the_grace_after_an_incomplete_reading)
 static bool is_outside(struct world *world, int64_t ms)
 {
     const struct meter_table *table = read_after(world, ms);
-    return table->strays > 0 && meter_stray_counts(&table->stray[0]);
+    return table->n_strays > 0 && meter_stray_counts(&table->stray[0]);
 }
 
 WORLD_TEST(stray__counts_after_ten_seconds)
@@ -523,7 +524,7 @@ static int machine_of(void **state, enum grant_mps mps)
     struct machine *machine = test_calloc(1, sizeof *machine);
     const struct pod_share share = {.gpu = "GPU-a", .milli = 300, .mib = 1000};
     const struct pod_share *shares[] = {&share};
-    const struct grant grant = {.verdict = GRANT_GPUS, .shares = 1, .share = shares, .mps = mps};
+    const struct grant grant = {.verdict = GRANT_GPUS, .n_shares = 1, .share = shares, .mps = mps};
     const struct nri_pod pod = {.uid = TEXT("u1"), .name = TEXT("web"), .namespace = TEXT("ns")};
     const struct nri_container container = {.id = TEXT(ID_A), .name = TEXT("main")};
 

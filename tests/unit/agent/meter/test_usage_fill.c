@@ -21,7 +21,7 @@ static int begin(void **state __attribute__((unused)))
     arena_init(&arena);
     memset(gpus, 0, sizeof gpus);
     memset(containers, 0, sizeof containers);
-    before = (struct meter_container){.id = "c1", .gpus = 1, .gpu = &was};
+    before = (struct meter_container){.id = "c1", .n_gpus = 1, .gpu = &was};
     now = (struct meter_copy){.is_metering = true, .can_report = true, .container = containers};
     return 0;
 }
@@ -39,16 +39,16 @@ static struct meter_gpu *add(const char *id, const char *uid, const char *name)
     const uint32_t at = now.count++;
     gpus[at][0].uuid = "GPU-a";
     containers[at] = (struct meter_container){
-        .id = id, .uid = uid, .name = name, .right = RIGHT_SHARE, .gpus = 1, .gpu = gpus[at]};
+        .id = id, .uid = uid, .name = name, .right = RIGHT_SHARE, .n_gpus = 1, .gpu = gpus[at]};
     return gpus[at];
 }
 
 static const struct usage_gpu *only(const struct meter_copy *from)
 {
     usage_fill_between(from, &now, &arena, &report);
-    assert_int_equal(report.pods, 1);
-    assert_int_equal(report.pod[0].containers, 1);
-    assert_int_equal(report.pod[0].container[0].gpus, 1);
+    assert_int_equal(report.n_pods, 1);
+    assert_int_equal(report.pod[0].n_containers, 1);
+    assert_int_equal(report.pod[0].container[0].n_gpus, 1);
     return &report.pod[0].container[0].gpu[0];
 }
 
@@ -141,17 +141,17 @@ FIXTURE_TEST(usage_fill__sorts_containers_into_pods)
     add("c1", "u1", "main");
     add("c2", "u2", "main");
     add("c3", "u1", "side")[1].uuid = "GPU-b";
-    containers[2].gpus = 2;
+    containers[2].n_gpus = 2;
     containers[2].over = OVER_SEEN;
     add("c4", "u3", "whole");
     containers[3].right = RIGHT_KUBELET; /* no share of ours */
     usage_fill_between(&nothing, &now, &arena, &report);
-    assert_int_equal(report.pods, 2);
-    assert_int_equal(report.pod[0].containers, 2);
+    assert_int_equal(report.n_pods, 2);
+    assert_int_equal(report.pod[0].n_containers, 2);
     assert_true(text_is(report.pod[0].container[1].name, "side"));
-    assert_int_equal(report.pod[0].container[1].gpus, 2);
+    assert_int_equal(report.pod[0].container[1].n_gpus, 2);
     assert_int_equal(report.pod[0].container[1].over, USAGE_OVER_SEEN);
-    assert_int_equal(report.pod[1].containers, 1);
+    assert_int_equal(report.pod[1].n_containers, 1);
     assert_int_equal(report.pod[1].container[0].over, USAGE_OVER_NOT);
     now.can_report = false;
     usage_fill_between(&nothing, &now, &arena, &report);

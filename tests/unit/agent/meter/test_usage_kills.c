@@ -20,8 +20,8 @@ static int begin(void **state __attribute__((unused)))
     copy = (struct meter_copy){.can_report = true, .count = 1, .container = shown};
     shown[0] =
         (struct meter_container){.id = "first", .uid = "u1", .name = "main", .over = OVER_KILLED};
-    pod = (struct usage_pod){.uid = TEXT("u1"), .containers = 1, .container = &container};
-    report = (struct usage_report){.pods = 1, .pod = &pod};
+    pod = (struct usage_pod){.uid = TEXT("u1"), .n_containers = 1, .container = &container};
+    report = (struct usage_report){.n_pods = 1, .pod = &pod};
     return 0;
 }
 
@@ -38,9 +38,9 @@ static enum usage_over reported(enum usage_over over)
 {
     gpu = (struct usage_gpu){.peak_mib = 7};
     container =
-        (struct usage_container){.name = TEXT("main"), .gpus = 1, .gpu = &gpu, .over = over};
+        (struct usage_container){.name = TEXT("main"), .n_gpus = 1, .gpu = &gpu, .over = over};
     usage_kills_note(&kills, &copy);
-    usage_kills_tell(&kills, &report);
+    usage_kills_put(&kills, &report);
     return container.over;
 }
 

@@ -47,7 +47,7 @@ static void answer(void *user, struct http_call *call)
         const struct signed_facts facts = {
             .node = report.node, .bytes = http_body(call), .kind = SIGNED_USAGE};
         site->number[at] = report.number;
-        site->good[at] = report.pods == 1 && report.seconds == 60 &&
+        site->good[at] = report.n_pods == 1 && report.seconds == 60 &&
                          strcmp(http_path(call), USAGE_PATH) == 0 &&
                          signature_is_good(text_of(signing_key_public(site->key)),
                                            text_of(http_header(call, USAGE_HEADER)), &facts);
@@ -68,7 +68,7 @@ static bool fill(void *user, struct usage_report *out, struct arena *arena)
 {
     (void)user;
     out->seconds = 60;
-    out->pods = 1;
+    out->n_pods = 1;
     out->pod = arena_alloc(arena, sizeof *out->pod);
     out->pod->uid = TEXT("u1");
     return true;

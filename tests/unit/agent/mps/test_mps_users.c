@@ -16,7 +16,7 @@ static void add(const char *id, const char *pod, const struct container_gpu *gpu
     container[copy.count++] = (struct container_facts){.id = id,
                                                        .namespace = "default",
                                                        .pod = pod,
-                                                       .gpus = 1,
+                                                       .n_gpus = 1,
                                                        .gpu = gpu,
                                                        .is_mps = is_mps,
                                                        .user = user};

@@ -212,16 +212,16 @@ FIXTURE_TEST(plan__is_cut_short_at_the_step_limit)
     const uint32_t all = planned.plan->steps;
     planned.question.steps = all + 1;
     make_plan(&planned);
-    assert_int_equal(planned.plan->moves, 1);
+    assert_int_equal(planned.plan->n_moves, 1);
     assert_false(planned.plan->cut_short);
     for (uint32_t steps = 0; steps <= all; steps++) {
         planned.question.steps = steps;
         make_plan(&planned);
         assert_true(planned.plan->cut_short);
         assert_true(planned.plan->steps <= all);
-        assert_true(planned.plan->moves == 1 || planned.text.len == 0);
+        assert_true(planned.plan->n_moves == 1 || planned.text.len == 0);
     }
-    assert_int_equal(planned.plan->moves, 1);
+    assert_int_equal(planned.plan->n_moves, 1);
     plan_done(&planned);
 }
 
@@ -236,7 +236,7 @@ FIXTURE_TEST(steps__are_kept_half_for_moves)
     planned.question.steps = 3; /* the ranks of the first request end with them */
     make_plan(&planned);
     assert_int_equal(planned.plan->steps, 3);
-    assert_int_equal(planned.plan->moves, 0);
+    assert_int_equal(planned.plan->n_moves, 0);
     planned.question.steps = 9; /* the four nodes are ranked for 450, none for 500 */
     make_plan(&planned);
     assert_true(planned.plan->cut_short);
@@ -267,7 +267,7 @@ FIXTURE_TEST(plan__finds_targets_beyond_the_best_again)
         show_used(core, name, name, 300);
     }
     make_plan_of(&planned, core);
-    assert_int_equal(planned.plan->moves, 8);
+    assert_int_equal(planned.plan->n_moves, 8);
     for (uint32_t i = 0; i < 8; i++) {
         (void)snprintf(name, sizeof name, "hole%u", i);
         assert_string_equal(planned.plan->move[i].to_node->name->text, name);
@@ -288,7 +288,7 @@ FIXTURE_TEST(plan__has_at_most_100_moves)
         show_used(core, name, name, 500);
     }
     make_plan_of(&planned, core);
-    assert_int_equal(planned.plan->moves, DEFRAG_MOVES_MAX);
+    assert_int_equal(planned.plan->n_moves, DEFRAG_MOVES_MAX);
     assert_int_equal(planned.plan->fragment_milli_after, 1000);
     assert_false(planned.plan->cut_short);
     plan_done(&planned);
@@ -376,9 +376,9 @@ struct slow {
     const struct snapshot *snapshot;
     struct fragments *fragments;
     const struct node *node[NODES];
-    uint32_t nodes;
+    uint32_t n_nodes;
     struct mover mover[MOVERS];
-    uint32_t movers;
+    uint32_t n_movers;
     struct strbuf text;
 };
 
@@ -448,7 +448,7 @@ static struct allocation *moved_to(const struct node *node, const struct mover *
     place_shares(placement, mover->request, node, share);
     facts.node = node->name;
     facts.node_uid = node->uid;
-    facts.shares = placement->parts;
+    facts.n_shares = placement->n_parts;
     facts.share = share;
     return allocation_new(&facts);
 }
@@ -467,7 +467,7 @@ static void look(struct slow *slow, const struct mover *mover, struct outcome *o
     struct rank best = {0};
 
     *out = (struct outcome){.left = changed(from, mover->pod, NULL, mover->request), .to = NODES};
-    for (uint32_t i = 0; i < slow->nodes; i++) {
+    for (uint32_t i = 0; i < slow->n_nodes; i++) {
         struct rank rank;
         const struct node *node = i == mover->at ? out->left : slow->node[i];
         if (i != mover->at && lacks(node, mover->request))
@@ -516,7 +516,7 @@ static bool slow_step(struct slow *slow, uint32_t min_gain)
     struct outcome best = {.gain = 0};
     struct mover *mover = NULL;
 
-    for (uint32_t i = 0; i < slow->movers; i++) {
+    for (uint32_t i = 0; i < slow->n_movers; i++) {
         struct outcome outcome;
         if (slow->mover[i].moved)
             continue;
@@ -541,20 +541,20 @@ static void slow_add_pods(struct slow *slow, uint32_t at)
 {
     const struct node *node = slow->node[at];
 
-    for (uint32_t i = 0; i < node->allocations && fragments_of(slow, node) > 0; i++) {
+    for (uint32_t i = 0; i < node->n_allocations && fragments_of(slow, node) > 0; i++) {
         const struct allocation *pod = node->allocation[i];
         if (pod->facts.state != STATE_BOUND || pod->facts.origin != ORIGIN_GRANTED)
             continue;
-        assert_true(slow->movers < MOVERS);
-        slow->mover[slow->movers++] = (struct mover){pod, asks(NULL, pod), at, false};
+        assert_true(slow->n_movers < MOVERS);
+        slow->mover[slow->n_movers++] = (struct mover){pod, asks(NULL, pod), at, false};
     }
 }
 
 /* By fragment, then by name, as the candidates. */
 static void slow_sort(struct slow *slow)
 {
-    for (uint32_t i = 0; i < slow->nodes; i++)
-        for (uint32_t j = i + 1; j < slow->nodes; j++) {
+    for (uint32_t i = 0; i < slow->n_nodes; i++)
+        for (uint32_t j = i + 1; j < slow->n_nodes; j++) {
             const struct node *a = slow->node[i];
             const struct node *b = slow->node[j];
             const uint32_t of_a = fragments_of(slow, a);
@@ -574,14 +574,14 @@ static void plan_slowly(struct slow *slow, const struct defrag_question *questio
                           .fragments = fragments_new_for(question->snapshot)};
     strbuf_init(&slow->text);
     for (uint32_t at = 0; (node = snapshot_next(question->snapshot, &at)) != NULL;)
-        slow->node[slow->nodes++] = node_ref(node);
+        slow->node[slow->n_nodes++] = node_ref(node);
     slow_sort(slow);
-    for (uint32_t at = 0; at < slow->nodes; at++)
+    for (uint32_t at = 0; at < slow->n_nodes; at++)
         slow_add_pods(slow, at);
     for (uint32_t i = 0; i < question->moves; i++)
         if (!slow_step(slow, question->min_gain_milli))
             break;
-    for (uint32_t at = 0; at < slow->nodes; at++)
+    for (uint32_t at = 0; at < slow->n_nodes; at++)
         node_unref(slow->node[at]);
     fragments_free(slow->fragments);
 }
@@ -594,7 +594,7 @@ static struct request *draw_request(struct core_fixture *core, uint64_t *seed)
     struct request *request = core_request(core, words[draw_below(seed, ARRAY_LEN(words))]);
 
     if (draw_below(seed, 6) == 0) {
-        request->models = 1;
+        request->n_models = 1;
         request->model = h100;
     }
     if (draw_below(seed, 3) == 0)
@@ -693,7 +693,7 @@ static void play_the_plan(struct core_fixture *core, const struct defrag_plan *p
     struct snapshot *after;
     uint64_t gains = 0;
 
-    for (uint32_t i = 0; i < plan->moves; i++) {
+    for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct defrag_move *move = &plan->move[i];
         const char *to = move->to->facts.node->text;
         const struct request *request = asks(NULL, move->from);
@@ -707,7 +707,7 @@ static void play_the_plan(struct core_fixture *core, const struct defrag_plan *p
         node = ledger_node(core->ledger, text_of(to));
         assert_true(allocation_same_shares(node_allocation(node, text_of(move->from->facts.uid)),
                                            move->to));
-        for (uint32_t g = 0; g < node->gpus; g++)
+        for (uint32_t g = 0; g < node->n_gpus; g++)
             assert_true(node->gpu[g].used_milli + node->gpu[g].reserved_milli <= GPU_MILLI);
         node_assert_valid(node);
         node_assert_valid(move->to_node);
@@ -750,9 +750,9 @@ FIXTURE_TEST(plan__equals_a_slow_search_and_can_be_executed)
         assert_string_equal(planned.text.data, slow.text.data);
         strbuf_done(&slow.text);
         assert_int_equal(planned.plan->fragment_milli, fragments_of_all(planned.snapshot));
-        assert_int_equal(planned.plan->pods, slow.movers);
+        assert_int_equal(planned.plan->pods, slow.n_movers);
         assert_false(planned.plan->cut_short);
-        moves += planned.plan->moves;
+        moves += planned.plan->n_moves;
         play_the_plan(core, planned.plan);
         plan_done(&planned);
     }

@@ -24,7 +24,7 @@ static struct node *node_of(const uint32_t *milli, uint32_t gpus)
                                     .healthy = true};
     }
     const struct inventory inventory = {
-        .node = "n", .uid = "n", .source = SOURCE_ANNOTATION, .gpus = gpus, .gpu = gpu};
+        .node = "n", .uid = "n", .source = SOURCE_ANNOTATION, .n_gpus = gpus, .gpu = gpu};
     return node_from_inventory(&inventory, NULL, atoms);
 }
 
@@ -35,7 +35,7 @@ static uint64_t fits(const struct workload_class *class, const struct node *node
     uint64_t count[DEFRAG_SHAPES] = {7, 8, 9};
 
     shape_counter_init(counter, workload);
-    assert_int_equal(counter->shapes, 1);
+    assert_int_equal(counter->n_shapes, 1);
     assert_int_equal(shape_counter_class(counter, 0)->milli, class->milli);
     shape_counter_add(counter, node, count);
     assert_int_equal(count[1], 8);
@@ -55,7 +55,7 @@ TEST(shape__fits_as_often_as_the_free_milli_allow)
     assert_int_equal(fits(&class, node), 14);
     class.milli = 300;
     assert_int_equal(fits(&class, node), 4);
-    class.models = 1;
+    class.n_models = 1;
     class.model = t4;
     assert_int_equal(fits(&class, node), 1);
     class.milli = 401;
@@ -117,7 +117,7 @@ TEST(shape_counter__has_the_3_most_frequent_shapes_with_gpus)
         struct workload *workload = workload_new(class, classes);
         shape_counter_done(counter);
         shape_counter_init(counter, workload);
-        assert_int_equal(counter->shapes, shapes[classes]);
+        assert_int_equal(counter->n_shapes, shapes[classes]);
         workload_unref(workload);
     }
     struct workload *workload = workload_new(class, ARRAY_LEN(class));

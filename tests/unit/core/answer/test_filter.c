@@ -40,8 +40,8 @@ static void ask_done(struct asked *asked)
 
 static void ask_about(struct asked *asked, const char *name)
 {
-    assert_true(asked->question.names < NAMES_MAX);
-    asked->name[asked->question.names++] = text_of(name);
+    assert_true(asked->question.n_names < NAMES_MAX);
+    asked->name[asked->question.n_names++] = text_of(name);
 }
 
 static void ask(struct asked *asked)
@@ -66,7 +66,7 @@ CORE_TEST(filter__uses_node_objects_for_unknown_names_only)
     struct node_build build = {.name = names_intern(names, TEXT("n1")),
                                .uid = names_intern(names, TEXT("")),
                                .problem_text = names_intern(names, TEXT("")),
-                               .gpus = 1,
+                               .n_gpus = 1,
                                .gpu = &gpu};
     struct node *known = node_new(&build);
     build.name = names_intern(names, TEXT("new"));
@@ -77,11 +77,11 @@ CORE_TEST(filter__uses_node_objects_for_unknown_names_only)
     ask_about(&asked, "new");
     ask_about(&asked, "n1");
     ask_about(&asked, "new");
-    while (asked.question.names < ARRAY_LEN(given))
+    while (asked.question.n_names < ARRAY_LEN(given))
         ask_about(&asked, "newer");
     asked.question.node = given;
     ask(&asked);
-    assert_int_equal(asked.answer.candidates, 2);
+    assert_int_equal(asked.answer.n_candidates, 2);
     for (uint32_t i = 0; i < 2; i++) {
         assert_ptr_equal(asked.answer.candidate[i].node, unknown);
         assert_int_equal(asked.answer.candidate[i].name, 2 * i);
@@ -213,7 +213,7 @@ static uint32_t judge_all(const struct asked *asked, struct judged *judged)
     const struct filter_question *question = &asked->question;
     uint32_t fitting = 0;
 
-    for (uint32_t i = 0; i < question->names; i++) {
+    for (uint32_t i = 0; i < question->n_names; i++) {
         struct judged *one = &judged[fitting];
         struct room room;
         *one =
@@ -224,7 +224,7 @@ static uint32_t judge_all(const struct asked *asked, struct judged *judged)
         if (place_search(&room, question->request, &one->placement) != REASON_NONE)
             continue;
         for (uint32_t g = 0; g < question->n_offers; g++)
-            for (uint32_t k = 0; k < one->node->gpus; k++)
+            for (uint32_t k = 0; k < one->node->n_gpus; k++)
                 if (question->offer[g].node == one->node->name &&
                     question->offer[g].gpu == one->node->gpu[k].id)
                     room_take(&room, k, question->offer[g].milli);
@@ -271,9 +271,9 @@ static void draw_question(uint64_t *seed, struct asked *asked, struct offer *off
     for (uint32_t i = 0; i < offers; i++) {
         const uint32_t at = draw_below(seed, names);
         const struct node *node = snapshot_node(asked->snapshot, asked->name[at]);
-        if (node == NULL || node->gpus == 0)
+        if (node == NULL || node->n_gpus == 0)
             continue;
-        const struct gpu *gpu = &node->gpu[draw_below(seed, node->gpus)];
+        const struct gpu *gpu = &node->gpu[draw_below(seed, node->n_gpus)];
         const uint32_t milli = 100 * (1 + draw_below(seed, 9));
         offer[asked->question.n_offers++] = (struct offer){node->name, gpu->id, milli};
     }
@@ -287,7 +287,7 @@ static void assert_as_judged(const struct asked *asked, const struct judged *jud
     const uint32_t listed = shortlist > 0 && shortlist < fitting ? shortlist : fitting;
 
     assert_int_equal(answer->fitting, fitting);
-    assert_int_equal(answer->candidates, listed);
+    assert_int_equal(answer->n_candidates, listed);
     assert_int_equal(answer->verdict, fitting > 0 ? FILTER_FITS : FILTER_NONE);
     for (uint32_t i = 0; i < listed; i++) {
         assert_int_equal(answer->candidate[i].name, judged[i].name);
@@ -326,18 +326,18 @@ CORE_TEST(filter__equals_a_plain_ranking)
         ask(&asked);
         assert_as_judged(&asked, judged, fitting);
         const struct filter_answer first = asked.answer;
-        for (uint32_t k = 0; k < asked.question.names; k++)
+        for (uint32_t k = 0; k < asked.question.n_names; k++)
             hash[k] = text_hash(asked.name[k]);
         asked.question.hash = hash;
         ask(&asked); /* I5: the same question, the same answer; hashes change nothing */
         assert_as_judged(&asked, judged, fitting);
         assert_memory_equal(first.cause, asked.answer.cause,
-                            asked.question.names * sizeof first.cause[0]);
+                            asked.question.n_names * sizeof first.cause[0]);
         asked.question.n_offers = 0; /* offers change only the order */
         ask(&asked);
         assert_int_equal(asked.answer.fitting, fitting);
         assert_memory_equal(first.cause, asked.answer.cause,
-                            asked.question.names * sizeof first.cause[0]);
+                            asked.question.n_names * sizeof first.cause[0]);
         seen[fitting > 0]++;
         behind += fitting > 0 && judged[fitting - 1].behind;
         reordered += fitting > 0 && asked.answer.candidate[0].name != first.candidate[0].name;
@@ -383,15 +383,15 @@ static const struct node *unlike_node(struct core_fixture *core, const struct at
                                            .node = name,
                                            .state = STATE_BOUND,
                                            .origin = ORIGIN_ADOPTED,
-                                           .shares = UNLIKE_GPUS,
+                                           .n_shares = UNLIKE_GPUS,
                                            .share = share};
     const struct allocation *pod = allocation_new(&facts);
     const struct node_build build = {.name = name,
                                      .uid = names_intern(names, TEXT("u")),
                                      .problem_text = names_intern(names, TEXT("")),
-                                     .gpus = UNLIKE_GPUS,
+                                     .n_gpus = UNLIKE_GPUS,
                                      .gpu = gpu,
-                                     .allocations = 1,
+                                     .n_allocations = 1,
                                      .allocation = &pod};
     const struct node *node = node_new(&build);
     allocation_unref(pod);
@@ -426,7 +426,7 @@ static void ask_unlike(const struct unlike *unlike, const struct request *reques
 {
     const struct filter_question question = {.snapshot = unlike->snapshot,
                                              .request = request,
-                                             .names = names,
+                                             .n_names = names,
                                              .name = unlike->name,
                                              .node = unlike->node,
                                              .shortlist = 16};
@@ -456,7 +456,7 @@ CORE_TEST(steps__of_the_dearest_requests_are_bounded)
 
     arena_init(&arena);
     for (size_t i = 0; i < ARRAY_LEN(dear); i++) {
-        const struct request request = {.wants = dear[i].wants, .want = want};
+        const struct request request = {.n_wants = dear[i].wants, .want = want};
         for (uint32_t w = 0; w < dear[i].wants; w++)
             want[w] = (struct want){.container = "c",
                                     .parts = dear[i].parts,
@@ -485,9 +485,10 @@ static const struct request *unlike_request(struct core_fixture *core)
 {
     struct request *request = core_request(core, NULL);
 
-    for (; request->wants < 12; request->wants++)
-        request->want[request->wants] = (struct want){
-            .container = "c", .parts = 1 + request->wants % 3, .milli = 160 + 17 * request->wants};
+    for (; request->n_wants < 12; request->n_wants++)
+        request->want[request->n_wants] = (struct want){.container = "c",
+                                                        .parts = 1 + request->n_wants % 3,
+                                                        .milli = 160 + 17 * request->n_wants};
     return request;
 }
 

@@ -99,7 +99,7 @@ CORE_TEST(never__reads_no_container_past_the_last)
 {
     struct want want[] = {{.container = "c0", .parts = 5, .milli = 1000},
                           {.container = "beyond", .parts = 9, .milli = 100}};
-    const struct request request = {.wants = 1, .want = want};
+    const struct request request = {.n_wants = 1, .want = want};
 
     assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
     never(core, &request, "one container asks for 5, and no node has more than 4 that suit it");
@@ -213,7 +213,7 @@ static const char *missing_model(struct core_fixture *core, const char *first, c
     struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     memset(text, 'x', bytes);
     request->model = model;
-    request->models = first == NULL ? 0 : second == NULL ? 1 : 2;
+    request->n_models = first == NULL ? 0 : second == NULL ? 1 : 2;
     unschedulable_missing_model(snapshot, request, text, bytes);
     snapshot_unref(snapshot);
     return text;

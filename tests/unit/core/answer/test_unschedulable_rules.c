@@ -22,7 +22,7 @@ static void show(struct core_fixture *core, const char *name, const char *const 
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     for (uint32_t i = 0; i < gpus; i++)
         inventory->gpu[i].model = model[i];
-    inventory->labels = 1;
+    inventory->n_labels = 1;
     inventory->label = &label;
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
@@ -35,7 +35,7 @@ static void unmatched(struct core_fixture *core, const struct rule *rule, uint32
 
     strbuf_init(&text);
     book->rule = rule;
-    book->rules = rules;
+    book->n_rules = rules;
     struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
     ledger_set_policy_context(core->ledger, context);
     struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
@@ -59,9 +59,9 @@ static const struct label n4[] = {{"pool", "n4"}};
 CORE_TEST(unmatched_rules__names_each_rule_without_nodes)
 {
     /* The third is behind the end of the book. */
-    static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n2},
-                                       {.name = "b", .labels = 1, .label = n3},
-                                       {.name = "c", .labels = 1, .label = n4}};
+    static const struct rule rule[] = {{.name = "a", .n_labels = 1, .label = n2},
+                                       {.name = "b", .n_labels = 1, .label = n3},
+                                       {.name = "c", .n_labels = 1, .label = n4}};
 
     unmatched(core, rule, 2, ""); /* a cluster without nodes has no unmatched rules */
     show(core, "n1", abc, 1);
@@ -92,11 +92,11 @@ CORE_TEST(unmatched_rules__is_empty_without_a_policy)
 CORE_TEST(unmatched_rules__does_not_mix_the_models_of_nodes)
 {
     static const struct rule rule[] = {
-        {.name = "1", .labels = 1, .label = n1, .models = 3, .model = abc},
-        {.name = "2", .labels = 1, .label = n2, .models = 1, .model = c},
-        {.name = "3", .labels = 1, .label = n3, .models = 1, .model = c},
-        {.name = "4", .labels = 1, .label = n4, .models = 1, .model = c},
-        {.name = "5", .labels = 1, .label = n4, .models = 1, .model = abc},
+        {.name = "1", .n_labels = 1, .label = n1, .n_models = 3, .model = abc},
+        {.name = "2", .n_labels = 1, .label = n2, .n_models = 1, .model = c},
+        {.name = "3", .n_labels = 1, .label = n3, .n_models = 1, .model = c},
+        {.name = "4", .n_labels = 1, .label = n4, .n_models = 1, .model = c},
+        {.name = "5", .n_labels = 1, .label = n4, .n_models = 1, .model = abc},
     };
 
     show(core, "n1", abc, 3);
@@ -108,8 +108,8 @@ CORE_TEST(unmatched_rules__does_not_mix_the_models_of_nodes)
 
 CORE_TEST(unmatched_rules__ignores_gone_nodes)
 {
-    static const struct rule rule[] = {{.name = "a", .labels = 1, .label = n1},
-                                       {.name = "b", .labels = 1, .label = n2}};
+    static const struct rule rule[] = {{.name = "a", .n_labels = 1, .label = n1},
+                                       {.name = "b", .n_labels = 1, .label = n2}};
     const struct command gone = {.kind = COMMAND_NODE_GONE, .node = "n1"};
 
     show(core, "n1", abc, 1);
@@ -125,12 +125,12 @@ CORE_TEST(unmatched_rules__reads_nodes_with_more_than_64_gpus)
 {
     static const char *model_a[] = {"A"};
     static const char *model_b[] = {"B"};
-    static const struct rule rule[] = {{.name = "a", .models = 1, .model = model_a},
-                                       {.name = "b", .models = 1, .model = model_b}};
+    static const struct rule rule[] = {{.name = "a", .n_models = 1, .model = model_a},
+                                       {.name = "b", .n_models = 1, .model = model_b}};
 
     core_make_up_gpus(core, "n1", GPUS_PER_NODE_MAX);
     show(core, "n1", ac, 2);
-    assert_true(ledger_node(core->ledger, TEXT("n1"))->gpus > GPUS_PER_NODE_MAX);
+    assert_true(ledger_node(core->ledger, TEXT("n1"))->n_gpus > GPUS_PER_NODE_MAX);
     unmatched(core, rule, 2, "rule 2 (b), models: B matches 0 nodes");
 }
 
@@ -139,7 +139,7 @@ CORE_TEST(unmatched_rules__reads_as_many_models_as_gpus)
 {
     struct core_gpu gpu[GPUS_PER_NODE_MAX];
     static const char *last[] = {"M63"};
-    static const struct rule rule[] = {{.name = "a", .models = 1, .model = last}};
+    static const struct rule rule[] = {{.name = "a", .n_models = 1, .model = last}};
 
     core_make_up_gpus(core, "n1", 1);
     for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
@@ -150,6 +150,6 @@ CORE_TEST(unmatched_rules__reads_as_many_models_as_gpus)
         inventory->gpu[i].model = arena_printf(&core->arena, "M%u", i);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
-    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX + 1);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_gpus, GPUS_PER_NODE_MAX + 1);
     unmatched(core, rule, 1, "");
 }

@@ -26,7 +26,7 @@ static void start(struct scene *scene, const char *web, const char *db)
                               .name = "p",
                               .node = "",
                               .ours = true,
-                              .containers = 2,
+                              .n_containers = 2,
                               .container = scene->container};
 }
 
@@ -51,7 +51,7 @@ static void is_silent(struct scene *scene, enum advice_kind kind)
 
 static void set_key(struct scene *scene, const char *key)
 {
-    scene->pod.odd_keys = 1;
+    scene->pod.n_odd_keys = 1;
     scene->pod.odd_key[0] = key;
 }
 
@@ -202,7 +202,7 @@ TEST(container_name__is_compared_with_the_first_128)
     scene.pod.container = container;
     set_key(&scene, "gpu-count.milligpu.io/wbe");
     for (uint32_t at = CONTAINERS_MAX - 1; at <= CONTAINERS_MAX; at++) {
-        scene.pod.containers = at + 1;
+        scene.pod.n_containers = at + 1;
         container[at].name = "web";
         assert_true(advice_of(ADVICE_ANNOTATION, &scene.pod, &rules, &scene.advice));
         assert_int_equal(strstr(scene.advice.text, "did you mean") != NULL, at < CONTAINERS_MAX);
@@ -218,7 +218,7 @@ TEST(advice__lists_all_keys_in_one_printable_text)
 
     start(&scene, "300", NULL);
     is_silent(&scene, ADVICE_ANNOTATION);
-    scene.pod.odd_keys = 2;
+    scene.pod.n_odd_keys = 2;
     scene.pod.odd_key[0] = "milligpu.io/model";
     scene.pod.odd_key[1] = "milligpu.io/\x1b[2J";
     says(&scene, ADVICE_ANNOTATION, "annotation",
@@ -226,7 +226,7 @@ TEST(advice__lists_all_keys_in_one_printable_text)
          "annotation milligpu.io/\\u001b[2J has no effect; milligpu reads milligpu.io/gpu-count, "
          "gpu-model, gpu-memory and topology, and gpu-count.milligpu.io/CONTAINER");
     memset(key + strlen(key), 'x', sizeof key - 1 - strlen(key));
-    scene.pod.odd_keys = ODD_KEYS_MAX;
+    scene.pod.n_odd_keys = ODD_KEYS_MAX;
     for (uint32_t i = 0; i < ODD_KEYS_MAX; i++)
         scene.pod.odd_key[i] = key;
     assert_true(advice_of(ADVICE_ANNOTATION, &scene.pod, &rules, &scene.advice));
@@ -257,7 +257,7 @@ TEST(advice__questions_a_tiny_amount)
          "container web: nvidia.com/vgpu: 16 is 16 thousandths of a GPU; 1000 is one whole GPU; "
          "did you mean 16000?");
     start(&scene, "300", "1");
-    scene.pod.containers = 1; /* later containers are not read */
+    scene.pod.n_containers = 1; /* later containers are not read */
     is_silent(&scene, ADVICE_AMOUNT);
     start(&scene, "17", "0");
     is_silent(&scene, ADVICE_AMOUNT);

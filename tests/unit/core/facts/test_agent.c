@@ -29,7 +29,7 @@ CORE_TEST(agent_flag__changes_nothing_else)
     for (int agent = 1; agent >= 0; agent--) {
         CLEANUP(xfreep) char *before = core_dump(core->ledger);
         assert_int_equal(show(core, agent == 1), VERDICT_OK);
-        const struct change *change = &core->done[core->dones - 1];
+        const struct change *change = &core->done[core->n_done - 1];
         assert_true(change->unwritten);
         assert_false(change_gives_room(change)); /* no wake-up */
         CLEANUP(xfreep) char *after = core_dump(core->ledger);
@@ -76,7 +76,7 @@ CORE_TEST(node_from_inventory__has_the_notes_of_gpus)
     struct names *names = names_new();
     struct node *node = node_from_inventory(core_inventory(core, "n", "uid", gpu, 3), NULL, names);
 
-    assert_int_equal(node->notes, 2);
+    assert_int_equal(node->n_notes, 2);
     assert_int_equal(gpu_closed(&node->gpu[0]), REASON_HELD);
     assert_int_equal(gpu_closed(&node->gpu[1]), REASON_NONE);
     assert_string_equal(node_note_of(node, &node->gpu[0])->held, "process");

@@ -23,7 +23,7 @@ static struct node_facts claimed(const char *node)
                                .boot = "boot",
                                .agent = true,
                                .claim = {.pod = "p", .node = "node-uid", .boot = "boot"},
-                               .labels = 2,
+                               .n_labels = 2,
                                .label = selected};
 }
 
@@ -33,13 +33,13 @@ static struct node_facts naming(const char *node)
     struct node_facts facts = claimed(node);
 
     facts.has_gpus = true;
-    facts.gpus = 1;
+    facts.n_gpus = 1;
     return facts;
 }
 
 static struct node_facts bare(const char *node)
 {
-    return (struct node_facts){.name = node, .uid = "node-uid", .labels = 2, .label = selected};
+    return (struct node_facts){.name = node, .uid = "node-uid", .n_labels = 2, .label = selected};
 }
 
 static bool see_pod(struct agents *agents, const char *node, const char *uid, bool ready)
@@ -234,7 +234,7 @@ TEST_BETWEEN(agents__are_required_on_nodes_with_the_label, set_up, tear_down)
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         struct node_facts facts = bare("n");
-        facts.labels = row[i].labels;
+        facts.n_labels = row[i].labels;
         facts.label = row[i].label;
         agents = anew(state, &row[i].rules);
         agents_remember_seen(agents);
@@ -270,7 +270,7 @@ AGENTS_TEST(agent_memory__is_due_when_it_changes)
     facts.has_gpus = true; /* an empty list */
     (void)agents_see_node(agents, &facts);
     assert_true(has_no_changes(agents));
-    facts.gpus = 1;
+    facts.n_gpus = 1;
     (void)agents_see_node(agents, &facts);
     has_changed(agents, "node-uid", true, false);
     store_all(agents);
@@ -326,7 +326,7 @@ AGENTS_TEST(agent_memory__ignores_gpus_without_an_agent)
     struct node_facts facts = bare("n");
 
     facts.has_gpus = true;
-    facts.gpus = 1;
+    facts.n_gpus = 1;
     (void)agents_see_node(agents, &facts);
     assert_true(has_no_changes(agents));
 }
@@ -391,7 +391,7 @@ AGENTS_TEST(agents_lost_gpus__is_false_for_an_unreadable_list)
 
     (void)agents_see_node(agents, &facts);
     facts.has_gpus = false;
-    facts.gpus = 0;
+    facts.n_gpus = 0;
     assert_true(agents_lost_gpus(agents, &facts));
     facts.gpus_error = "unreadable";
     assert_false(agents_lost_gpus(agents, &facts));
@@ -535,9 +535,9 @@ static bool show_node(struct walk *walk, unsigned at)
 
     facts.uid = uid_name[node->uid];
     facts.boot = boot_name[node->boot];
-    facts.labels = node->label ? 2 : 1;
+    facts.n_labels = node->label ? 2 : 1;
     facts.has_gpus = node->gpus;
-    facts.gpus = node->gpus ? 2 : 0;
+    facts.n_gpus = node->gpus ? 2 : 0;
     facts.agent = node->note != SAYS_NONE;
     if (node->note == SAYS_CLAIM)
         facts.claim = (struct agent_claim){.pod = pod_name[at][node->claims],

@@ -38,7 +38,7 @@ static void parse(void)
 /* Adds a valid GPU to the annotation. */
 static struct gpu_facts *add(uint32_t index)
 {
-    const uint32_t i = fixture.facts.gpus++;
+    const uint32_t i = fixture.facts.n_gpus++;
     (void)snprintf(fixture.id[i], sizeof fixture.id[i], "GPU-%04u", 1000 + index);
     fixture.gpu[i] = (struct gpu_facts){.id = fixture.id[i],
                                         .model = "NVIDIA A100-SXM4-80GB",
@@ -63,14 +63,14 @@ static void assert_found(enum inventory_source source, uint32_t gpus)
     assert_problem(PROBLEM_NONE);
     assert_string_equal(fixture.out.problem_text, "");
     assert_int_equal(fixture.out.source, source);
-    assert_int_equal(fixture.out.gpus, gpus);
+    assert_int_equal(fixture.out.n_gpus, gpus);
 }
 
 static void assert_left_out(enum inventory_problem problem, const char *text)
 {
     assert_problem(problem);
     assert_string_equal(fixture.out.problem_text, text);
-    assert_int_equal(fixture.out.gpus, 0);
+    assert_int_equal(fixture.out.n_gpus, 0);
     assert_null(fixture.out.gpu);
     assert_int_equal(fixture.out.advertise_milli, 0);
 }
@@ -276,7 +276,7 @@ TEST(gpus_annotation__comes_before_other_sources)
     assert_string_equal(gpu[1].alias, "n1/gpu-1");
     assert_false(gpu[1].healthy);
     assert_int_equal(fixture.out.advertise_milli, 1500); /* all GPUs, healthy or not */
-    fixture.facts.gpus = 0;                              /* an empty list is a source, too */
+    fixture.facts.n_gpus = 0;                            /* an empty list is a source, too */
     assert_found(SOURCE_ANNOTATION, 0);
 }
 
@@ -459,7 +459,7 @@ TEST(labels__do_not_override_an_agent)
 
     fixture.facts.gpus_error = "milligpu.io/gpus: no JSON";
     fixture.facts.has_gpus = false;
-    fixture.facts.gpus = 0;
+    fixture.facts.n_gpus = 0;
     assert_problem(PROBLEM_ANNOTATION);
     assert_true(fixture.out.silent); /* the known GPUs stay */
     fixture.facts.gpus_error = NULL; /* the agent has started and not reported yet */
@@ -598,10 +598,10 @@ TEST(inventory__misses_gpus_that_no_source_names)
         {{.whole_capacity = "0", .whole_allocatable = "0"}, NULL, ""},
         {{.whole_capacity = "0", .whole_allocatable = "0", .label_product = "T4"}, missing, ""},
         /* NVIDIA's operator found GPUs, and its programs do not run yet */
-        {{.labels = 2, .label = absent}, NULL, ""},
-        {{.labels = 2, .label = present}, missing, ""},
-        {{.labels = 1, .label = &present[1]}, missing, ""},
-        {{.labels = 1, .label = present}, NULL, ""},
+        {{.n_labels = 2, .label = absent}, NULL, ""},
+        {{.n_labels = 2, .label = present}, missing, ""},
+        {{.n_labels = 1, .label = &present[1]}, missing, ""},
+        {{.n_labels = 1, .label = present}, NULL, ""},
         {{.agent = true}, missing, ""},
         {{.agent = true, .has_gpus = true}, NULL, ""}, /* the agent reports no GPUs */
         {{.agent = true, .has_gpus = true, .whole_allocatable = "8"}, plugin, "(annotation) none"},
@@ -770,7 +770,7 @@ TEST(cordon__names_gpus_or_all)
             add(k);
         fixture.facts.cordon = row[i].cordon;
         assert_problem(PROBLEM_NONE);
-        assert_int_equal(fixture.out.gpus, 3);
+        assert_int_equal(fixture.out.n_gpus, 3);
         if (row[i].slip != NULL)
             (void)snprintf(slip, sizeof slip, "annotation milligpu.io/cordon: %s", row[i].slip);
         assert_string_equal(fixture.out.problem_text, slip);
@@ -834,7 +834,7 @@ TEST(health__has_the_usual_words)
 static void link(uint32_t entry, const char **names, uint32_t count)
 {
     fixture.gpu[entry].nvlink = names;
-    fixture.gpu[entry].nvlinks = count;
+    fixture.gpu[entry].n_nvlinks = count;
 }
 
 TEST(nvlink__is_named_by_either_gpu)
@@ -893,7 +893,7 @@ TEST(nvlink__to_no_gpu_is_reported_and_closes_nothing)
         (void)snprintf(slip, sizeof slip, "annotation milligpu.io/gpus: %s", row[i].slip);
         assert_string_equal(fixture.out.problem_text, slip);
         assert_int_equal(fixture.out.problem, PROBLEM_NONE);
-        assert_int_equal(fixture.out.gpus, 2);
+        assert_int_equal(fixture.out.n_gpus, 2);
         assert_true(fixture.out.gpu[1].healthy);
         assert_int_equal(fixture.out.gpu[0].peers, 2);
         assert_int_equal(fixture.out.gpu[1].peers, 1);
@@ -927,7 +927,7 @@ TEST(held__is_one_of_five_words)
         add(0);
         add(1)->held = row[i].word;
         assert_problem(PROBLEM_NONE);
-        assert_int_equal(fixture.out.gpus, 2);
+        assert_int_equal(fixture.out.n_gpus, 2);
         assert_null(fixture.out.gpu[0].held);
         if (row[i].read == NULL)
             assert_null(fixture.out.gpu[1].held);
@@ -1060,12 +1060,12 @@ TEST(inventory_names__are_those_of_the_tables)
 static void assert_keeps_its_word(const struct inventory *out)
 {
     uint32_t milli = 0;
-    assert_true(out->gpus <= GPUS_PER_NODE_MAX);
+    assert_true(out->n_gpus <= GPUS_PER_NODE_MAX);
     assert_true(out->problem == PROBLEM_NONE || out->problem_text[0] != '\0');
     if (out->problem != PROBLEM_NONE)
-        assert_int_equal(out->gpus, 0);
+        assert_int_equal(out->n_gpus, 0);
     assert_true(out->problem != PROBLEM_NONE || !out->silent);
-    for (uint32_t i = 0; i < out->gpus; i++) {
+    for (uint32_t i = 0; i < out->n_gpus; i++) {
         const struct gpu_facts *gpu = &out->gpu[i];
         assert_in_range(gpu->milli, 1, GPU_MILLI);
         assert_non_null(gpu->model);
@@ -1128,7 +1128,7 @@ TEST(inventory__of_any_node_is_consistent)
         problem[fixture.out.problem]++;
         source[fixture.out.source]++;
         plugin[fixture.out.plugin.state]++;
-        assert_true(fixture.out.plugin.state == PLUGIN_NONE || fixture.out.gpus > 0);
+        assert_true(fixture.out.plugin.state == PLUGIN_NONE || fixture.out.n_gpus > 0);
     }
     for (size_t i = 0; i < ARRAY_LEN(plugin); i++)
         assert_true(plugin[i] > 10);

@@ -115,9 +115,9 @@ TEST(node_selector__demands_every_label)
     const struct label missing[] = {{"none", ""}};
 
     assert_true(matches(&(struct node_demands){0}));
-    assert_true(matches(&(struct node_demands){.selectors = 2, .selector = both}));
-    assert_false(matches(&(struct node_demands){.selectors = 2, .selector = wrong}));
-    assert_false(matches(&(struct node_demands){.selectors = 1, .selector = missing}));
+    assert_true(matches(&(struct node_demands){.n_selectors = 2, .selector = both}));
+    assert_false(matches(&(struct node_demands){.n_selectors = 2, .selector = wrong}));
+    assert_false(matches(&(struct node_demands){.n_selectors = 1, .selector = missing}));
 }
 
 static const char *const a_value[] = {"a"};
@@ -132,7 +132,7 @@ static const struct node_rule other_field = {"metadata.uid", RULE_IN, 1, n1_valu
 
 static bool matches_terms(const struct node_term *term, uint32_t terms)
 {
-    return matches(&(struct node_demands){.affine = true, .terms = terms, .term = term});
+    return matches(&(struct node_demands){.affine = true, .n_terms = terms, .term = term});
 }
 
 TEST(node_terms__match_by_one_term_with_all_its_rules)
@@ -165,7 +165,7 @@ TEST(node_terms__match_by_one_term_with_all_its_rules)
     assert_false(matches_terms((struct node_term[]){some, none, unnamed}, 3));
     const struct label wrong[] = {{"pool", "b"}}; /* the selector is demanded, too */
     assert_false(matches(&(struct node_demands){
-        .selectors = 1, .selector = wrong, .affine = true, .terms = 1, .term = &all}));
+        .n_selectors = 1, .selector = wrong, .affine = true, .n_terms = 1, .term = &all}));
 }
 
 static struct strbuf key_of(const struct node_demands *demands)
@@ -189,12 +189,12 @@ static const struct toleration tolerates[] = {{"k", "v", TOLERATE_EQUAL, EFFECT_
 static const struct label selects[] = {{"pool", "a"}};
 static const struct node_rule rules[] = {{"pool", RULE_IN, 1, a_value}};
 static const struct node_term terms[] = {{1, rules, 1, &is_n1}};
-static const struct node_demands full = {.tolerations = 1,
+static const struct node_demands full = {.n_tolerations = 1,
                                          .toleration = tolerates,
-                                         .selectors = 1,
+                                         .n_selectors = 1,
                                          .selector = selects,
                                          .affine = true,
-                                         .terms = 1,
+                                         .n_terms = 1,
                                          .term = terms};
 
 /* Each list has two members with texts of one byte. */
@@ -204,13 +204,13 @@ static const struct node_rule two_rules[] = {{"k", RULE_IN, 2, two_values},
 static const struct node_term two_terms[] = {{2, two_rules, 2, two_rules},
                                              {2, two_rules, 2, two_rules}};
 static const struct node_demands twice = {
-    .tolerations = 2,
+    .n_tolerations = 2,
     .toleration = (const struct toleration[]){{"k", "v", TOLERATE_EQUAL, EFFECT_NO_SCHEDULE},
                                               {"l", "w", TOLERATE_EQUAL, EFFECT_NO_EXECUTE}},
-    .selectors = 2,
+    .n_selectors = 2,
     .selector = (const struct label[]){{"k", "v"}, {"l", "w"}},
     .affine = true,
-    .terms = 2,
+    .n_terms = 2,
     .term = two_terms};
 
 TEST(node_demands_keep__copies_deeply)
@@ -298,9 +298,9 @@ TEST(node_demands_key__differs_in_every_field)
         other++->term = &terms_of[2 * i + 1];
     }
     other++->unreadable = true;
-    other++->terms = 0;
-    other++->selectors = 0;
-    other++->tolerations = 0;
+    other++->n_terms = 0;
+    other++->n_selectors = 0;
+    other++->n_tolerations = 0;
     other++->term = &swapped;
     assert_ptr_equal(other, others + ARRAY_LEN(others));
     assert_true(is_same(&full, &full));
@@ -309,7 +309,7 @@ TEST(node_demands_key__differs_in_every_field)
             fail_msg("%zu is the same", i);
     struct node_demands affine = full;
     struct node_demands not_affine = full;
-    affine.terms = not_affine.terms = 0;
+    affine.n_terms = not_affine.n_terms = 0;
     not_affine.affine = false;
     assert_false(is_same(&affine, &not_affine));
 }

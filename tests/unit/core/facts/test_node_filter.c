@@ -94,7 +94,7 @@ TEST(toleration__compares_numbers)
 static struct unusable_cause bar_of(const struct node_taints *taints,
                                     const struct toleration *toleration)
 {
-    const struct node_demands demands = {.tolerations = toleration != NULL,
+    const struct node_demands demands = {.n_tolerations = toleration != NULL,
                                          .toleration = toleration};
     return taints_bar(taints, &demands);
 }
@@ -106,11 +106,11 @@ TEST(taints_bar__needs_a_toleration_for_each_taint)
                                              TOLERATE_EXISTS, EFFECT_NO_SCHEDULE};
     static const struct toleration ready = {"node.kubernetes.io/not-ready", "", TOLERATE_EXISTS,
                                             EFFECT_NO_EXECUTE};
-    const struct node_taints tainted = {.taints = 1, .taint = &gpu_taint};
+    const struct node_taints tainted = {.n_taints = 1, .taint = &gpu_taint};
     const struct node_taints cordoned = {.unschedulable = true};
     const struct node_taints away = {.not_ready = true};
-    const struct node_taints ignored = {.taints = 2, .taint = (struct taint[]){soft, odd}};
-    const struct node_taints garbled = {.unreadable = true, .taints = 1, .taint = &gpu_taint};
+    const struct node_taints ignored = {.n_taints = 2, .taint = (struct taint[]){soft, odd}};
+    const struct node_taints garbled = {.unreadable = true, .n_taints = 1, .taint = &gpu_taint};
 
     assert_int_equal(bar_of(NULL, NULL).why, USABLE);
     assert_int_equal(bar_of(&ignored, NULL).why, USABLE);
@@ -119,7 +119,7 @@ TEST(taints_bar__needs_a_toleration_for_each_taint)
     assert_int_equal(bar_of(&tainted, &any).why, USABLE);
     assert_null(bar_of(&tainted, &any).taint);
     const struct toleration second[] = {cordon, any};
-    const struct node_demands both = {.tolerations = 2, .toleration = second};
+    const struct node_demands both = {.n_tolerations = 2, .toleration = second};
     assert_int_equal(taints_bar(&tainted, &both).why, USABLE);
     assert_int_equal(bar_of(&tainted, &cordon).why, UNUSABLE_TAINTED);
     assert_int_equal(bar_of(&cordoned, NULL).why, UNUSABLE_CORDONED);
@@ -140,13 +140,13 @@ TEST(taints_bar__gives_the_first_reason_of_the_table)
     static const struct toleration to_leaving = {"karpenter.sh/disrupted", "", TOLERATE_EXISTS,
                                                  EFFECT_ANY};
     const struct taint all[] = {gpu_taint, evicting, not_ready, leaving};
-    struct node_taints taints = {.unschedulable = true, .taints = 4, .taint = all};
+    struct node_taints taints = {.unschedulable = true, .n_taints = 4, .taint = all};
 
     assert_int_equal(bar_of(&taints, NULL).why, UNUSABLE_LEAVING);
     assert_int_equal(bar_of(&taints, &to_leaving).why, UNUSABLE_CORDONED);
     taints.unschedulable = false;
     assert_int_equal(bar_of(&taints, &to_leaving).why, UNUSABLE_NOT_READY);
-    taints.taints = 2;
+    taints.n_taints = 2;
     assert_ptr_equal(bar_of(&taints, NULL).taint, &all[0]); /* the first of equals */
 }
 
@@ -165,8 +165,8 @@ TEST(taints_bar__knows_the_reasons_of_well_known_taints)
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         const struct taint taint = {known[i].key, "1", EFFECT_NO_EXECUTE};
         const struct taint mild = {known[i].key, "1", EFFECT_PREFER_NO_SCHEDULE};
-        const struct node_taints hard_ones = {.taints = 1, .taint = &taint};
-        const struct node_taints soft_ones = {.taints = 1, .taint = &mild};
+        const struct node_taints hard_ones = {.n_taints = 1, .taint = &taint};
+        const struct node_taints soft_ones = {.n_taints = 1, .taint = &mild};
         assert_int_equal(bar_of(&hard_ones, NULL).why, known[i].why);
         assert_int_equal(taints_close(&hard_ones, NULL).why, known[i].why);
         assert_int_equal(taints_close(&soft_ones, NULL).why, USABLE);
@@ -179,10 +179,10 @@ TEST(taints_close__ignores_tolerated_taints)
     static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
     struct tolerations *known = tolerations_new();
     struct known_toleration *held = tolerations_add(known, &any);
-    const struct node_taints tainted = {.taints = 1, .taint = &gpu_taint};
+    const struct node_taints tainted = {.n_taints = 1, .taint = &gpu_taint};
     const struct node_taints cordoned = {.unschedulable = true};
     const struct node_taints away = {.not_ready = true};
-    const struct node_taints goes = {.taints = 1, .taint = &leaving};
+    const struct node_taints goes = {.n_taints = 1, .taint = &leaving};
     const struct node_taints garbled = {.unreadable = true};
 
     assert_int_equal(taints_close(NULL, NULL).why, USABLE);
@@ -201,7 +201,7 @@ TEST(taints_close__ignores_tolerated_taints)
 TEST(taints_copy__is_deep_and_shared)
 {
     struct taint two[] = {gpu_taint, evicting};
-    struct node_taints from = {.taints = 2, .taint = two};
+    struct node_taints from = {.n_taints = 2, .taint = two};
     const struct taints *taints = taints_new(&from);
     const struct taints *same = taints_new(&from);
 
@@ -232,15 +232,15 @@ TEST(taints_eq__compares_every_field)
                                    {"k", "v", EFFECT_NO_EXECUTE}};
     const struct taint two[] = {one[0], one[0]};
     const struct node_taints other[] = {
-        {.taints = 1, .taint = &others[0]},
-        {.taints = 1, .taint = &others[1]},
-        {.taints = 1, .taint = &others[2]},
-        {.taints = 2, .taint = two},
-        {.taints = 1, .taint = one, .unschedulable = true},
-        {.taints = 1, .taint = one, .not_ready = true},
-        {.taints = 1, .taint = one, .unreadable = true},
+        {.n_taints = 1, .taint = &others[0]},
+        {.n_taints = 1, .taint = &others[1]},
+        {.n_taints = 1, .taint = &others[2]},
+        {.n_taints = 2, .taint = two},
+        {.n_taints = 1, .taint = one, .unschedulable = true},
+        {.n_taints = 1, .taint = one, .not_ready = true},
+        {.n_taints = 1, .taint = one, .unreadable = true},
     };
-    const struct taints *first = taints_new(&(struct node_taints){.taints = 1, .taint = one});
+    const struct taints *first = taints_new(&(struct node_taints){.n_taints = 1, .taint = one});
 
     for (size_t i = 0; i < ARRAY_LEN(other); i++) {
         const struct taints *second = taints_new(&other[i]);
@@ -250,15 +250,15 @@ TEST(taints_eq__compares_every_field)
     }
     taints_unref(first);
     const struct taint unlike[] = {one[0], others[0]};
-    const struct taints *alike = taints_new(&(struct node_taints){.taints = 2, .taint = two});
-    const struct taints *last = taints_new(&(struct node_taints){.taints = 2, .taint = unlike});
+    const struct taints *alike = taints_new(&(struct node_taints){.n_taints = 2, .taint = two});
+    const struct taints *last = taints_new(&(struct node_taints){.n_taints = 2, .taint = unlike});
     assert_false(taints_eq(alike, last));
     taints_unref(alike);
     taints_unref(last);
     /* Each of the three flags alone needs a copy. */
     for (size_t i = 4; i < ARRAY_LEN(other); i++) {
         struct node_taints alone = other[i];
-        alone.taints = 0;
+        alone.n_taints = 0;
         const struct taints *copy = taints_new(&alone);
         assert_non_null(copy);
         taints_unref(copy);
@@ -271,16 +271,16 @@ TEST(taints_copy__is_unreadable_beyond_its_limit)
     enum { EACH = sizeof(struct taint) + 2 };
     char *key = xcalloc(TAINTS_BYTES_MAX + 2, 1);
     const struct taint one[] = {{key, "", EFFECT_PREFER_NO_SCHEDULE}};
-    const struct node_taints from = {.taints = 1, .taint = one};
+    const struct node_taints from = {.n_taints = 1, .taint = one};
 
     memset(key, 'k', TAINTS_BYTES_MAX - EACH);
     const struct taints *fits = taints_new(&from);
     assert_false(fits->facts.unreadable);
-    assert_int_equal(fits->facts.taints, 1);
+    assert_int_equal(fits->facts.n_taints, 1);
     key[TAINTS_BYTES_MAX - EACH] = 'k';
     const struct taints *beyond = taints_new(&from);
     assert_true(beyond->facts.unreadable);
-    assert_int_equal(beyond->facts.taints, 0);
+    assert_int_equal(beyond->facts.n_taints, 0);
     assert_int_equal(taints_close(&beyond->facts, NULL).why, UNUSABLE_UNREADABLE);
     taints_unref(fits);
     taints_unref(beyond);

@@ -36,22 +36,22 @@ static void fill(struct scene *scene)
                               .unreadable = text_lay(&at, "spec.overhead: no"),
                               .phase = POD_RUNNING,
                               .scheduled_ms = 17,
-                              .containers = ARRAY_LEN(scene->container),
+                              .n_containers = ARRAY_LEN(scene->container),
                               .container = scene->container,
                               .count = text_lay(&at, "3"),
                               .model = text_lay(&at, "A100"),
                               .memory = text_lay(&at, "40Gi"),
                               .topology = text_lay(&at, "numa"),
-                              .odd_keys = ODD_KEYS_MAX,
+                              .n_odd_keys = ODD_KEYS_MAX,
                               .odd_key = {text_lay(&at, "x.io/a"), text_lay(&at, "x.io/b"),
                                           text_lay(&at, "x.io/c"), text_lay(&at, "x.io/d")},
                               .annotation = NOTE_BROKEN,
                               .signature = text_lay(&at, "v1:x"),
                               .note_text = text_lay(&at, "{"),
                               .note_error = text_lay(&at, "it is no JSON"),
-                              .shares = ARRAY_LEN(scene->share),
+                              .n_shares = ARRAY_LEN(scene->share),
                               .share = scene->share,
-                              .demands = {.tolerations = 1, .toleration = &any}};
+                              .demands = {.n_tolerations = 1, .toleration = &any}};
     scene->pod.scheduling =
         (struct pod_scheduling){text_lay(&at, "sched"), text_lay(&at, "gate"),
                                 text_lay(&at, "reason"), text_lay(&at, "message"), 17};
@@ -81,7 +81,7 @@ TEST(pod_keep__copies_deeply)
     assert_string_equal(kept->model, "A100");
     assert_string_equal(kept->memory, "40Gi");
     assert_string_equal(kept->topology, "numa");
-    assert_int_equal(kept->odd_keys, ODD_KEYS_MAX);
+    assert_int_equal(kept->n_odd_keys, ODD_KEYS_MAX);
     assert_string_equal(kept->odd_key[0], "x.io/a");
     assert_string_equal(kept->odd_key[1], "x.io/b");
     assert_string_equal(kept->odd_key[2], "x.io/c");
@@ -90,20 +90,20 @@ TEST(pod_keep__copies_deeply)
     assert_string_equal(kept->signature, "v1:x");
     assert_string_equal(kept->note_text, "{");
     assert_string_equal(kept->note_error, "it is no JSON");
-    assert_int_equal(kept->containers, 2);
+    assert_int_equal(kept->n_containers, 2);
     assert_string_equal(kept->container[0].name, "first");
     assert_int_equal(kept->container[0].kind, CONTAINER_INIT);
     assert_string_equal(kept->container[1].name, "second");
     assert_string_equal(kept->container[1].amount, "300");
     assert_string_equal(kept->container[1].count, "2");
-    assert_int_equal(kept->shares, 2);
+    assert_int_equal(kept->n_shares, 2);
     assert_string_equal(kept->share[0].container, "first");
     assert_string_equal(kept->share[0].gpu, "GPU-a");
     assert_int_equal(kept->share[0].mib, 4915);
     assert_string_equal(kept->share[1].container, "second");
     assert_string_equal(kept->share[1].gpu, "GPU-b");
     assert_int_equal(kept->share[1].index, 1);
-    assert_int_equal(kept->demands.tolerations, 1);
+    assert_int_equal(kept->demands.n_tolerations, 1);
     assert_ptr_not_equal(kept->demands.toleration, &any);
     assert_int_equal(kept->demands.toleration[0].op, TOLERATE_EXISTS);
     assert_string_equal(kept->scheduling.scheduler, "sched");
@@ -127,7 +127,7 @@ TEST(pod_keep__leaves_absent_fields_absent)
                             .namespace = "default",
                             .name = "a",
                             .node = "",
-                            .containers = 1,
+                            .n_containers = 1,
                             .container = &container};
 
     arena_init(&arena);
@@ -142,7 +142,7 @@ TEST(pod_keep__leaves_absent_fields_absent)
     assert_null(kept->note_error);
     assert_null(kept->container[0].amount);
     assert_null(kept->container[0].count);
-    assert_int_equal(kept->shares, 0);
+    assert_int_equal(kept->n_shares, 0);
     arena_done(&arena);
 }
 
@@ -154,8 +154,8 @@ TEST(pod_keep__takes_a_pod_without_containers)
     arena_init(&arena);
     const struct pod *kept = pod_keep(&pod, &arena);
     assert_string_equal(kept->uid, "uid-1");
-    assert_int_equal(kept->containers, 0);
-    assert_int_equal(kept->shares, 0);
+    assert_int_equal(kept->n_containers, 0);
+    assert_int_equal(kept->n_shares, 0);
     arena_done(&arena);
 }
 

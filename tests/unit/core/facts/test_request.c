@@ -33,7 +33,7 @@ static void start(void)
 /* Adds a container that names the resource. */
 static struct pod_container *add(enum container_kind kind, const char *amount)
 {
-    const uint32_t i = fixture.pod.containers++;
+    const uint32_t i = fixture.pod.n_containers++;
     (void)snprintf(fixture.name[i], sizeof fixture.name[i], "c%u", i);
     fixture.container[i] = (struct pod_container){fixture.name[i], kind, amount, NULL};
     return &fixture.container[i];
@@ -61,7 +61,7 @@ static void assert_refused(enum reason why, const char *text)
 
 static void assert_want(uint32_t i, uint32_t parts, uint32_t milli)
 {
-    assert_true(i < fixture.request.wants);
+    assert_true(i < fixture.request.n_wants);
     assert_int_equal(fixture.request.want[i].parts, parts);
     assert_int_equal(fixture.request.want[i].milli, milli);
 }
@@ -96,7 +96,7 @@ TEST(refusal__names_the_limits_of_a_pod)
 {
     start();
     add(CONTAINER_APP, "1");
-    while (fixture.pod.containers < CONTAINERS_MAX)
+    while (fixture.pod.n_containers < CONTAINERS_MAX)
         add(CONTAINER_APP, "1");
     assert_int_equal(parse(), REQUEST_OK);
     add(CONTAINER_APP, NULL); /* containers without a request do not count */
@@ -121,7 +121,7 @@ TEST(request__has_at_most_128_containers_that_ask_for_nothing)
     for (int i = 0; i < CONTAINERS_MAX; i++)
         add(CONTAINER_APP, NULL);
     assert_int_equal(parse(), REQUEST_OK);
-    assert_int_equal(fixture.request.others, CONTAINERS_MAX);
+    assert_int_equal(fixture.request.n_others, CONTAINERS_MAX);
     add(CONTAINER_APP, "0");
     assert_refused(REASON_LIMIT,
                    "the pod has 129 containers that ask for no nvidia.com/vgpu; at most 128 "
@@ -159,7 +159,7 @@ TEST(request_read_models__reads_a_list_like_the_annotation)
 
     start();
     assert_null(request_read_models(TEXT(" nvidia-a100* , Tesla T4"), &fixture.arena, &one));
-    assert_int_equal(one.models, 2);
+    assert_int_equal(one.n_models, 2);
     assert_true(request_takes_model(&one, TEXT("NVIDIA-A100-SXM4-80GB")));
     assert_true(request_takes_model(&one, TEXT("Tesla-T4")));
     assert_false(request_takes_model(&one, TEXT("NVIDIA-H100")));
@@ -209,13 +209,13 @@ TEST(clone__outlives_the_pod)
     assert_int_equal(request_hash(clone), hash);
     arena_done(&fixture.arena);
     memset(fixture.name, 0, sizeof fixture.name);
-    assert_int_equal(clone->wants, 2);
+    assert_int_equal(clone->n_wants, 2);
     assert_string_equal(clone->want[0].container, "c1");
     assert_string_equal(clone->want[1].container, "c2");
-    assert_int_equal(clone->others, ARRAY_LEN(other));
+    assert_int_equal(clone->n_others, ARRAY_LEN(other));
     for (size_t i = 0; i < ARRAY_LEN(other); i++)
         assert_string_equal(clone->other[i], other[i]);
-    assert_int_equal(clone->models, 2);
+    assert_int_equal(clone->n_models, 2);
     assert_string_equal(clone->model[0], "A100*");
     assert_string_equal(clone->model[1], "H100*");
     assert_int_equal(clone->memory_mib, 16384);
@@ -240,11 +240,11 @@ TEST(bound_pod__is_split_by_at_most_64_lines)
     add(CONTAINER_APP, "640");
     fixture.pod.annotation = NOTE_OK;
     fixture.pod.share = line;
-    fixture.pod.shares = 65;
+    fixture.pod.n_shares = 65;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 64, 10);
     fixture.container[0].amount = "650";
-    fixture.pod.shares = 66;
+    fixture.pod.n_shares = 66;
     assert_int_equal(parse_bound(), REQUEST_OK);
     assert_want(0, 1, 650);
 }
@@ -274,7 +274,7 @@ TEST(request_peak__covers_the_whole_life_of_the_pod)
         struct want want[4] = {0};
         for (size_t k = 0; k < 4; k++)
             want[k] = (struct want){"c", row[i].kind[k], 1, 1};
-        const struct request request = {.wants = 4, .want = want};
+        const struct request request = {.n_wants = 4, .want = want};
         assert_int_equal(request_peak(&request, row[i].amount), row[i].peak);
     }
 }

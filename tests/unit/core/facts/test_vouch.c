@@ -38,7 +38,7 @@ static const struct node *shown(const struct core_fixture *core)
 
 static const struct change *newest(const struct core_fixture *core)
 {
-    return &core->done[core->dones - 1];
+    return &core->done[core->n_done - 1];
 }
 
 /* The node is closed for this verdict since then, and has the agent flag. */
@@ -140,7 +140,7 @@ CORE_TEST(vouch__keeps_its_time_when_the_inventory_changes)
                                     .inventory = inventory,
                                     .vouch = VOUCH_NOT_READY};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
-    assert_int_equal(shown(core)->gpus, 2);
+    assert_int_equal(shown(core)->n_gpus, 2);
     is_closed(core, VOUCH_NOT_READY, since_ms);
 }
 

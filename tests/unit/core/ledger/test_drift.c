@@ -193,7 +193,7 @@ static struct sighting see_built(struct core_fixture *core, const struct allocat
         .uid = names_intern(names, TEXT("u")),
         .problem = problem_text != NULL ? PROBLEM_LIMIT : PROBLEM_NONE,
         .problem_text = names_intern(names, text_of(problem_text)),
-        .allocations = pod != NULL ? 1 : 0,
+        .n_allocations = pod != NULL ? 1 : 0,
         .allocation = &allocation,
     };
     struct node *node = node_new(&build);

@@ -27,7 +27,7 @@ CORE_TEST(life__keeps_the_time_of_each_step)
     assert_int_equal(ledger_find(core->ledger, TEXT("a"))->facts.bound_ms, core->now_ms);
     assert_int_equal(core_do(core, &terminating), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
-    const struct allocation_facts *released = &core->done[core->dones - 1].after->facts;
+    const struct allocation_facts *released = &core->done[core->n_done - 1].after->facts;
     assert_int_equal(released->state, STATE_RELEASED);
     assert_int_equal(released->released_ms, core->now_ms);
     assert_int_equal(released->terminating_ms, 777);
@@ -41,9 +41,9 @@ CORE_TEST(doubt__ends_with_the_reservation)
     for (size_t i = 0; i < ARRAY_LEN(end); i++) {
         (void)core_reserve(core, i == 0 ? "a" : "b", "n1", "300");
         assert_int_equal(core_step(core, COMMAND_DOUBT, i == 0 ? "a" : "b"), VERDICT_OK);
-        assert_true(core->done[core->dones - 1].after->facts.in_doubt);
+        assert_true(core->done[core->n_done - 1].after->facts.in_doubt);
         assert_int_equal(core_step(core, end[i], i == 0 ? "a" : "b"), VERDICT_OK);
-        assert_false(core->done[core->dones - 1].after->facts.in_doubt);
+        assert_false(core->done[core->n_done - 1].after->facts.in_doubt);
     }
 }
 
@@ -73,8 +73,8 @@ CORE_TEST(journal_entry__changes_nothing)
     };
     for (size_t i = 0; i < ARRAY_LEN(entry); i++) {
         assert_int_equal(core_do(core, &entry[i]), VERDICT_OK);
-        assert_null(core->done[core->dones - 1].node_after);
-        assert_false(change_gives_room(&core->done[core->dones - 1]));
+        assert_null(core->done[core->n_done - 1].node_after);
+        assert_false(change_gives_room(&core->done[core->n_done - 1]));
     }
     CLEANUP(xfreep) char *after = core_dump(core->ledger);
     assert_string_equal(before, after);
@@ -162,7 +162,7 @@ CORE_TEST(claims__are_at_most_the_gpus_of_a_node)
         const struct core_gpu gpu = {.id = id};
         (void)node_of(core, "n1", "u1", &gpu, 1);
     }
-    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->owned_ids, GPUS_PER_NODE_MAX);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_owned_ids, GPUS_PER_NODE_MAX);
     assert_int_equal(core->ledger->owners.count, GPUS_PER_NODE_MAX + 1);
     (void)go(core, "n1");
     assert_int_equal(core->ledger->owners.count, 0);
@@ -256,7 +256,7 @@ CORE_TEST(absent_gpu__has_no_links)
     assert_int_equal(judge(core, 2, request), VERDICT_OK);
     gpu[1].id = "GPU-new";
     (void)core_node(core, "n1", gpu, ARRAY_LEN(gpu));
-    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, ARRAY_LEN(gpu) + 1);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_gpus, ARRAY_LEN(gpu) + 1);
     assert_int_equal(judge(core, 3, request), VERDICT_REFUSED);
 }
 
@@ -331,7 +331,7 @@ CORE_TEST(annotations__add_at_most_64_gpus)
         core_note(core, pod, note);
         assert_int_equal(core_adopt(core, pod, "100"), VERDICT_OK);
     }
-    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, GPUS_PER_NODE_MAX);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_gpus, GPUS_PER_NODE_MAX);
 }
 
 CORE_TEST(node__may_keep_more_gpus_than_it_may_show)
@@ -346,7 +346,7 @@ CORE_TEST(node__may_keep_more_gpus_than_it_may_show)
     assert_int_equal(core_node(core, "n1", gpu[0], GPUS_PER_NODE_MAX), VERDICT_OK);
     assert_int_equal(core_reserve(core, "a", "n1", "64000"), VERDICT_OK);
     assert_int_equal(core_node(core, "n1", gpu[1], GPUS_PER_NODE_MAX), VERDICT_OK);
-    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->gpus, 2 * GPUS_PER_NODE_MAX);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_gpus, 2 * GPUS_PER_NODE_MAX);
     assert_int_equal(core_reserve(core, "b", "n1", "64000"), VERDICT_OK);
     assert_int_equal(core_reserve(core, "c", "n1", "1"), VERDICT_REFUSED);
     struct pod *pod = core_pod(core, "d", "n1");
@@ -527,7 +527,7 @@ CORE_TEST(check__names_each_wrong_word_in_memory)
         {&node->name, &other, sizeof other, "another node"},
         {&a->charge[0].milli, &small, sizeof small, "what its shares come to"},
         {&a->charge[0].mib, &small, sizeof small, "what its shares come to"},
-        {&a->charges, &none, sizeof none, "pod"},
+        {&a->n_charges, &none, sizeof none, "pod"},
         {&share->milli, &large, sizeof large, "what its shares come to"},
         {&share->order, &order, sizeof order, "order of their lives"},
         {&a->facts.node, &other, sizeof other, "another node"},
@@ -642,7 +642,7 @@ static struct pod *walk_pod(struct core_fixture *core, const char *uid, const ch
                    kind == 1 ? "c0 %s 300 1024" : "c0 %s 200 1024,c0 %s 200 1024", walk_gpu[gpu],
                    walk_gpu[other]);
     core_note(core, pod, note);
-    for (uint32_t i = 0; i < pod->shares; i++)
+    for (uint32_t i = 0; i < pod->n_shares; i++)
         pod->share[i].index = draw(3);
     return pod;
 }
@@ -723,13 +723,13 @@ static void walk_undo(struct core_fixture *core)
 {
     /* Apply up to three commands and undo them: nothing may remain of them. */
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
-    const size_t dones = core->dones;
+    const size_t dones = core->n_done;
     const uint32_t steps = 1 + draw(3);
     for (uint32_t i = 0; i < steps; i++) {
         const struct command command = walk_command(core);
         (void)core_do(core, &command);
     }
-    while (core->dones > dones)
+    while (core->n_done > dones)
         core_undo(core);
     CLEANUP(xfreep) char *after = core_dump(core->ledger);
     assert_string_equal(before, after);
@@ -764,10 +764,10 @@ static uint32_t walk_room(struct core_fixture *core, const struct change *change
 
     request.whole = (uint32_t)(turn / 10 % 3);
     request.memory_mib = (uint32_t)(turn / 30 % 3) * 2048;
-    request.models = (uint32_t)(turn / 90 % 2);
+    request.n_models = (uint32_t)(turn / 90 % 2);
     request.model = models;
     if (request.whole > 0 && turn % 4 == 0)
-        request.wants = 0;
+        request.n_wants = 0;
     if (walk_fits(change->node_before, &request) || !walk_fits(change->node_after, &request))
         return 0;
     assert_true(change_gives_room(change));
@@ -810,7 +810,7 @@ static void walk_far(struct core_fixture *core, int usual, int least)
             const struct command owned_id = {.kind = COMMAND_NODE, .node = stale->name->text};
             assert_int_equal(core_do(core, &owned_id), VERDICT_OK);
         }
-        for (size_t done = 0; done < core->dones; done++)
+        for (size_t done = 0; done < core->n_done; done++)
             woken += walk_room(core, &core->done[done], i);
         core_forget_undo(core);
         if (i % 64 == 0)

@@ -50,7 +50,7 @@ CORE_TEST(adopt__adds_up_refused_amounts)
             container[k] = (struct pod_container){.name = arena_printf(&core->arena, "c%u", k),
                                                   .amount = row[i].amount[k]};
         pod->ours = true;
-        pod->containers = ARRAY_LEN(container);
+        pod->n_containers = ARRAY_LEN(container);
         pod->container = container;
         assert_int_equal(core_adopt(core, pod, NULL),
                          row[i].unplaced_milli > 0 ? VERDICT_OK : VERDICT_SAME);
@@ -66,7 +66,7 @@ CORE_TEST(adopt__does_not_presume_whole_gpus)
     struct pod_container container = {.name = "c0", .amount = "0"};
     struct pod *pod = core_pod(core, "a", "n1");
     pod->ours = true;
-    pod->containers = 1;
+    pod->n_containers = 1;
     pod->container = &container;
     pod->whole_gpus = 2;
     assert_int_equal(core_adopt(core, pod, NULL), VERDICT_OK);
@@ -81,7 +81,7 @@ CORE_TEST(adopt__reads_no_want_or_line_past_the_last)
     const struct core_gpu gpu = {.id = "GPU-a", .mib = 1000};
     struct want want = {.container = "c0", .milli = 300, .parts = 1};
     const struct request nothing = {.want = &want};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
     struct pod_share line = {.container = "c0", .gpu = "GPU-a", .milli = 300, .mib = 300};
     struct pod *pod = core_pod(core, "a", "n1");
     struct command command = {.kind = COMMAND_ADOPT,
@@ -96,7 +96,7 @@ CORE_TEST(adopt__reads_no_want_or_line_past_the_last)
     assert_int_equal(core_node(core, "n1", &gpu, 1), VERDICT_OK);
     assert_int_equal(core_do(core, &command), VERDICT_SAME); /* the request is empty */
 
-    pod->shares = 1;
+    pod->n_shares = 1;
     command.request = &request;
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     assert_false(held(core, "a")->presumed);
@@ -228,7 +228,7 @@ static void decide_by(struct core_fixture *core, bool raise, const struct rule *
 {
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = raise;
-    book->rules = rule != NULL ? 1 : 0;
+    book->n_rules = rule != NULL ? 1 : 0;
     book->rule = rule;
     struct policy_context *context = policy_context_of_rulebook(book, holding, NULL);
     ledger_set_policy_context(core->ledger, context);
@@ -253,7 +253,7 @@ static enum verdict adopt_demanding(struct core_fixture *core, const char *uid, 
 static void assert_share(const struct core_fixture *core, const char *uid, uint32_t milli,
                          uint32_t asked, uint32_t mib)
 {
-    assert_int_equal(held(core, uid)->shares, 1);
+    assert_int_equal(held(core, uid)->n_shares, 1);
     assert_int_equal(held(core, uid)->share[0].milli, milli);
     assert_int_equal(held(core, uid)->share[0].asked, asked);
     assert_int_equal(held(core, uid)->share[0].mib, mib);
@@ -406,7 +406,7 @@ CORE_TEST(version__judges_a_raise_by_the_gpu_that_needs_most)
 CORE_TEST(version__judges_a_raise_by_the_sizes_of_a_rule)
 {
     static const char *const other[] = {"other"};
-    static const struct rule sizes = {.name = "sizes", .sizes = 3, .size = {100, 250, 500}};
+    static const struct rule sizes = {.name = "sizes", .n_sizes = 3, .size = {100, 250, 500}};
     assert_int_equal(core_node(core, "n1", large, 1), VERDICT_OK);
     decide_by(core, true, &sizes, 1);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK); /* 250 */
@@ -419,7 +419,7 @@ CORE_TEST(version__judges_a_raise_by_the_sizes_of_a_rule)
     assert_int_equal(judge_memory(core, "a", "100", 16302), VERDICT_REFUSED);
     /* A rule about other namespaces has none, either. */
     static const struct rule elsewhere = {
-        .name = "sizes", .sizes = 1, .size = {500}, .namespaces = 1, .namespace = other};
+        .name = "sizes", .n_sizes = 1, .size = {500}, .n_namespaces = 1, .namespace = other};
     decide_by(core, true, &elsewhere, 1);
     assert_int_equal(judge_memory(core, "a", "100", 16384), VERDICT_OK);
 }

@@ -170,7 +170,7 @@ FIXTURE_TEST(check__compares_each_count)
     (void)core_node(core, "n5", &moment, 1);
     (void)core_node(core, "n5", NULL, 0);
     const struct node *n5 = ledger_node(ledger, TEXT("n5"));
-    assert_int_equal(n5->owned_ids, 1);
+    assert_int_equal(n5->n_owned_ids, 1);
     const struct atom *other = names_intern(ledger_names(ledger), TEXT("GPU-q"));
     assert_found_at(core, &n5->owned_id[0], &other, sizeof other,
                     "node n5: claim GPU-q: the table of owners has another node for it, or none");
@@ -194,9 +194,9 @@ FIXTURE_TEST(check__names_a_wrong_claim)
     const struct node *n6 = ledger_node(ledger, TEXT("n6"));
     const struct node *n7 = ledger_node(ledger, TEXT("n7"));
     const struct atom *between = names_intern(ledger_names(ledger), TEXT("GPU-nn"));
-    assert_int_equal(n5->owned_ids, 3);
-    assert_int_equal(n6->owned_ids, 1);
-    assert_int_equal(n7->owned_ids, 1);
+    assert_int_equal(n5->n_owned_ids, 3);
+    assert_int_equal(n6->n_owned_ids, 1);
+    assert_int_equal(n7->n_owned_ids, 1);
     assert_found_at(core, &n5->owned_id[0], &n5->owned_id[1], sizeof between,
                     "node n5: what it claims stands in the wrong place, or twice");
     assert_found_at(core, &n5->owned_id[1], &between, sizeof between,

@@ -143,8 +143,8 @@ CORE_TEST(believes__accepts_the_most_shares_of_a_pod)
     struct pod *pod = core_pod(core, "a", "n1");
     pod->annotation = NOTE_OK;
     pod->share = share;
-    pod->shares = PARTS_MAX;
+    pod->n_shares = PARTS_MAX;
     assert_true(adopt_believes(pod, core_request(core, words)));
-    pod->shares--;
+    pod->n_shares--;
     assert_false(adopt_believes(pod, core_request(core, words)));
 }

@@ -31,7 +31,7 @@ static int64_t since(const struct core_fixture *core)
 CORE_TEST(draft__reads_no_gpu_or_charge_past_the_last)
 {
     struct want want = {.container = "c", .milli = 300, .parts = 1};
-    const struct request request = {.wants = 1, .want = &want};
+    const struct request request = {.n_wants = 1, .want = &want};
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .uid = "a",
                                     .namespace = "",
@@ -188,7 +188,7 @@ CORE_TEST(node_alike__compares_every_claim)
     struct node_build build = {.name = names_intern(names, TEXT("n1")),
                                .uid = empty,
                                .problem_text = empty,
-                               .owned_ids = 3,
+                               .n_owned_ids = 3,
                                .owned_id = one};
     struct node *node = node_new(&build);
     for (uint32_t i = 0; i < 3; i++) {

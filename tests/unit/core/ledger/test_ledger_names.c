@@ -39,7 +39,7 @@ static void squat(struct core_fixture *core, const char *uid, int number)
                                  i > 0 ? "," : "", number, i);
     core_note(core, pod, note);
     assert_int_equal(core_adopt(core, pod, "800x8"), VERDICT_OK);
-    assert_int_equal(ledger_find(core->ledger, text_of(uid))->charges, PARTS);
+    assert_int_equal(ledger_find(core->ledger, text_of(uid))->n_charges, PARTS);
     assert_false(ledger_find(core->ledger, text_of(uid))->facts.presumed);
     core_forget_undo(core);
 }
@@ -141,7 +141,7 @@ static void show_labelled(struct core_fixture *core, const char *node, const cha
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
 
     inventory->label = &label;
-    inventory->labels = 1;
+    inventory->n_labels = 1;
     assert_int_equal(core_do(core, &command), VERDICT_OK);
 }
 
@@ -198,7 +198,7 @@ static void show_names(struct core_fixture *core, const char *node, uint32_t gpu
         label[i] = (struct label){arena_printf(&core->arena, "key-%u", i), node};
     struct inventory *inventory = core_inventory(core, node, node, gpu, gpus);
     inventory->label = label;
-    inventory->labels = labels;
+    inventory->n_labels = labels;
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     core_forget_undo(core);

@@ -29,7 +29,7 @@ static int restore_node(struct core_fixture *core, const char *name, const struc
     const struct node_build build = {.name = atom(core, name),
                                      .uid = atom(core, ""),
                                      .problem_text = atom(core, ""),
-                                     .gpus = gpus,
+                                     .n_gpus = gpus,
                                      .gpu = gpu};
     return ledger_restore_node(core->ledger, &build, err);
 }
@@ -45,7 +45,7 @@ static int restore_pod(struct core_fixture *core, const char *uid, const struct 
                                            .node_uid = atom(core, ""),
                                            .state = STATE_BOUND,
                                            .origin = ORIGIN_ADOPTED,
-                                           .shares = shares,
+                                           .n_shares = shares,
                                            .share = share};
     return ledger_restore(core->ledger, &facts, err);
 }
@@ -171,11 +171,11 @@ static int restore_owned_ids(struct core_fixture *core, const char *name, bool g
                                .uid = atom(core, ""),
                                .problem_text = atom(core, ""),
                                .gone = gone,
-                               .gpus = 2,
+                               .n_gpus = 2,
                                .gpu = gpu,
                                .owned_id = owned_id};
-    for (; owned_ids[build.owned_ids] != NULL; build.owned_ids++)
-        owned_id[build.owned_ids] = atom(core, owned_ids[build.owned_ids]);
+    for (; owned_ids[build.n_owned_ids] != NULL; build.n_owned_ids++)
+        owned_id[build.n_owned_ids] = atom(core, owned_ids[build.n_owned_ids]);
     return ledger_restore_node(core->ledger, &build, err);
 }
 
@@ -202,7 +202,7 @@ CORE_TEST(restore__refuses_wrong_claims)
     static const char *const good[] = {"GPU-c", "GPU-d", NULL};
     assert_int_equal(restore_node(core, "n1", &gpu, 1, &err), 0);
     assert_int_equal(restore_owned_ids(core, "n3", false, good, &err), 0);
-    assert_int_equal(ledger_node(core->ledger, TEXT("n3"))->owned_ids, 2);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n3"))->n_owned_ids, 2);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
         assert_int_equal(restore_owned_ids(core, "n2", wrong[i].gone, wrong[i].owned_ids, &err),
                          -ERR_CORRUPT);
@@ -233,15 +233,15 @@ CORE_TEST(restore__refuses_wrong_allocation_rows)
         struct allocation_facts facts;
         const char *says;
     } wrong[] = {
-        {{.shares = 1, .node = atom(core, "n9")}, "n9"},
-        {{.shares = 1, .state = STATE_RELEASED}, "released"},
-        {{.shares = 0}, "without a share"},
-        {{.shares = 1, .unplaced_milli = 1}, "grant"},
-        {{.shares = 0, .origin = ORIGIN_ADOPTED, .state = STATE_BOUND}, "holds nothing"},
-        {{.shares = 1, .origin = ORIGIN_ADOPTED}, "not bound"},
-        {{.shares = 2, .share = twice}, "two shares"},
-        {{.shares = 1, .share = &empty}, "0 milli"},
-        {{.shares = 1, .share = &stranger}, "GPU-z"},
+        {{.n_shares = 1, .node = atom(core, "n9")}, "n9"},
+        {{.n_shares = 1, .state = STATE_RELEASED}, "released"},
+        {{.n_shares = 0}, "without a share"},
+        {{.n_shares = 1, .unplaced_milli = 1}, "grant"},
+        {{.n_shares = 0, .origin = ORIGIN_ADOPTED, .state = STATE_BOUND}, "holds nothing"},
+        {{.n_shares = 1, .origin = ORIGIN_ADOPTED}, "not bound"},
+        {{.n_shares = 2, .share = twice}, "two shares"},
+        {{.n_shares = 1, .share = &empty}, "0 milli"},
+        {{.n_shares = 1, .share = &stranger}, "GPU-z"},
     };
     assert_int_equal(restore_node(core, "n1", &gpu, 1, &err), 0);
     CLEANUP(xfreep) char *before = core_dump(core->ledger);

@@ -81,7 +81,7 @@ static bool list_unbound(struct core_fixture *core, const char *uid)
     assert_true(count <= 1);
     if (count == 1) {
         assert_int_equal(core_do(core, &command[0]), VERDICT_OK);
-        assert_true(core->done[core->dones - 1].unwritten);
+        assert_true(core->done[core->n_done - 1].unwritten);
     }
     return count == 1;
 }
@@ -104,7 +104,7 @@ CORE_TEST(listed_unbound__marks_a_bound_row_until_its_pod_is_bound)
     assert_int_equal(core_gpu(core, "n1", "GPU-a")->used_milli, 300);
     assert_string_equal(reconcile(core, core_pod(core, "a", ""), "300"), "");
     assert_string_equal(reconcile(core, pod, "300"), "note");
-    assert_true(core->done[core->dones - 1].unwritten);
+    assert_true(core->done[core->n_done - 1].unwritten);
     assert_false(row(core, "a")->facts.listed_unbound);
     assert_true(row(core, "a")->facts.annotation_differs);
     assert_string_equal(reconcile(core, pod, "300"), "");
@@ -112,7 +112,7 @@ CORE_TEST(listed_unbound__marks_a_bound_row_until_its_pod_is_bound)
     assert_true(list_unbound(core, "a"));
     core_note(core, pod, "c0 GPU-a 300 24576");
     assert_string_equal(reconcile(core, pod, "300"), "note");
-    assert_false(core->done[core->dones - 1].unwritten);
+    assert_false(core->done[core->n_done - 1].unwritten);
     assert_false(row(core, "a")->facts.listed_unbound || row(core, "a")->facts.annotation_differs);
 }
 
@@ -128,8 +128,8 @@ CORE_TEST(listed_unbound__ends_with_the_row)
     struct pod *pod = core_pod(core, "a", "");
     pod->phase = POD_FAILED;
     assert_string_equal(reconcile(core, pod, "300"), "release(ended)");
-    assert_false(core->done[core->dones - 1].unwritten);
-    assert_false(core->done[core->dones - 1].after->facts.listed_unbound);
+    assert_false(core->done[core->n_done - 1].unwritten);
+    assert_false(core->done[core->n_done - 1].after->facts.listed_unbound);
     assert_string_equal(reconcile(core, core_pod(core, "b", "n2"), "300"),
                         "release(elsewhere) observe");
     assert_false(row(core, "b")->facts.listed_unbound);
@@ -146,7 +146,7 @@ CORE_TEST(reconcile__releases_a_deleted_pod)
     assert_string_equal(command[0].why, "gone");
     assert_string_equal(command[0].name, "pod");
     assert_int_equal(core_do(core, &command[0]), VERDICT_OK);
-    assert_int_equal(core->done[core->dones - 1].after->facts.released_ms, 5000);
+    assert_int_equal(core->done[core->n_done - 1].after->facts.released_ms, 5000);
     assert_int_equal(reconcile_gone(core->ledger, "a", 5000, command), 0);
 }
 
@@ -215,11 +215,11 @@ CORE_TEST(reconcile__places_an_unplaced_pod_on_new_gpus)
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
     assert_int_equal(row(core, "a")->facts.unplaced_milli, 0);
-    assert_int_equal(row(core, "a")->charges, 1); /* it cannot have more than the node has */
+    assert_int_equal(row(core, "a")->n_charges, 1); /* it cannot have more than the node has */
     assert_string_equal(reconcile(core, pod, "300x2"), "");
     (void)core_node(core, "n1", two_a100, 2);
     assert_string_equal(reconcile(core, pod, "300x2"), "release(placed) observe");
-    assert_int_equal(row(core, "a")->charges, 2);
+    assert_int_equal(row(core, "a")->n_charges, 2);
     assert_true(row(core, "a")->facts.presumed);
     assert_string_equal(reconcile(core, pod, "300x2"), "");
     (void)core_node(core, "n1", two_a100, 1);
@@ -232,11 +232,11 @@ CORE_TEST(reconcile__places_each_container_on_new_gpus)
     assert_string_equal(reconcile(core, pod, "300+200x2"), "observe");
     (void)core_node(core, "n1", two_a100, 1);
     assert_string_equal(reconcile(core, pod, "300+200x2"), "release(placed) observe");
-    assert_int_equal(row(core, "a")->facts.shares, 2);
+    assert_int_equal(row(core, "a")->facts.n_shares, 2);
     assert_string_equal(reconcile(core, pod, "300+200x2"), "");
     (void)core_node(core, "n1", two_a100, 2);
     assert_string_equal(reconcile(core, pod, "300+200x2"), "release(placed) observe");
-    assert_int_equal(row(core, "a")->facts.shares, 3);
+    assert_int_equal(row(core, "a")->facts.n_shares, 3);
 }
 
 CORE_TEST(reconcile_lacks__needs_a_presumed_pod_with_too_few_parts)
@@ -386,11 +386,11 @@ CORE_TEST(reconcile__changes_nothing_the_second_time)
         }
         for (int pass = 0; pass < 2; pass++)
             for (size_t i = 0; i < ARRAY_LEN(pod); i++) {
-                const size_t dones = core->dones;
+                const size_t dones = core->n_done;
                 const char *said = reconcile(core, pod[i], words[i]);
                 if (pass == 1 && said[0] != '\0')
                     fail_msg("%s again: %s", pod[i]->uid, said);
-                for (size_t k = dones; k < core->dones; k++)
+                for (size_t k = dones; k < core->n_done; k++)
                     met[core->done[k].kind]++;
             }
         core_forget_undo(core);

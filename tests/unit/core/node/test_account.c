@@ -11,14 +11,14 @@
 static void add_share(struct node_scene *scene, const char *gpu, uint32_t milli)
 {
     char uid[16];
-    (void)snprintf(uid, sizeof uid, "pod-%u", scene->build.allocations);
+    (void)snprintf(uid, sizeof uid, "pod-%u", scene->build.n_allocations);
     scene_add(scene, scene_pod(uid, gpu, milli, milli % 2 == 0 ? STATE_BOUND : STATE_RESERVED));
 }
 
 static void add_adopted(struct node_scene *scene, uint32_t held_gpus, uint32_t unplaced_milli)
 {
     char uid[16];
-    (void)snprintf(uid, sizeof uid, "pod-%u", scene->build.allocations);
+    (void)snprintf(uid, sizeof uid, "pod-%u", scene->build.n_allocations);
     scene_adopt(scene, uid, held_gpus, unplaced_milli);
 }
 
@@ -27,7 +27,7 @@ static struct gpu_account sum_of(const struct node *node)
 {
     struct gpu_account sum = {0};
 
-    for (uint32_t i = 0; i < node->gpus; i++) {
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
         struct gpu_account one;
         gpu_account(node, &node->gpu[i], &one);
         sum.total_milli += one.total_milli;
@@ -253,7 +253,7 @@ static void draw_taints(struct node_scene *scene)
         .unschedulable = one_in(3),
         .not_ready = one_in(3),
         .unreadable = one_in(3),
-        .taints = draw_below(&seed, 2),
+        .n_taints = draw_below(&seed, 2),
         .taint = one_in(2) ? &leaving : &team,
     };
     const struct taints *taints = one_in(2) ? taints_new(&drawn) : NULL;
@@ -295,11 +295,11 @@ TEST(account__adds_up_on_every_node)
         draw_pods(scene);
         draw_taints(scene);
         const struct node *node = scene_node(scene);
-        for (uint32_t gpu = 0; gpu < node->gpus; gpu++)
+        for (uint32_t gpu = 0; gpu < node->n_gpus; gpu++)
             adds_up(node, &node->gpu[gpu], seen);
         assert_int_equal(sum_of(node).milli[ACCOUNT_FREE],
                          node->unusable.why == USABLE ? node->free_milli : 0);
-        assert_true(node->held_gpus + node->notes > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
+        assert_true(node->held_gpus + node->n_notes > 0 || sum_of(node).milli[ACCOUNT_HELD] == 0);
         taints_unref(scene->build.taints);
         node_scene_free(scene);
     }

@@ -35,7 +35,7 @@ static struct allocation_facts facts_of(const struct share *shares, uint32_t cou
         .name = "web-0",
         .node = atom("n1"),
         .node_uid = atom("n1-uid"),
-        .shares = count,
+        .n_shares = count,
         .share = shares,
     };
 }
@@ -82,7 +82,7 @@ TEST(charge__is_the_peak_over_the_life_of_the_pod)
                                      step[i].life[count].milli);
         const struct allocation *made = allocation_of(shares, count);
         assert_null(allocation_unsound(made));
-        assert_int_equal(made->charges, 1);
+        assert_int_equal(made->n_charges, 1);
         assert_int_equal(made->charge[0].milli, step[i].peak);
         assert_int_equal(made->charge[0].mib, step[i].peak * 80);
         assert_int_equal(allocation_milli(made), step[i].peak);
@@ -107,7 +107,7 @@ TEST(charge__is_one_for_each_gpu)
     const struct share shares[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300),
                                    share("b", 1, "GPU-b", 200), share("b", 1, "GPU-a", 100)};
     const struct allocation *made = allocation_of(shares, 4);
-    assert_int_equal(made->charges, 2);
+    assert_int_equal(made->n_charges, 2);
     assert_ptr_equal(made->charge[0].gpu, atom("GPU-b"));
     assert_int_equal(made->charge[0].milli, 500);
     assert_ptr_equal(made->charge[1].gpu, atom("GPU-a"));
@@ -191,8 +191,8 @@ TEST(allocation_fault__names_every_broken_invariant)
     FAULT(facts.name = NULL, "an allocation without a pod's name");
     FAULT(facts.namespace = NULL, "an allocation without a pod's name");
     FAULT(facts.node = NULL, "an allocation on no node");
-    FAULT(facts.shares = PARTS_MAX + 1, "more shares than one pod may hold");
-    FAULT(facts.shares = 0, "a grant without a share");
+    FAULT(facts.n_shares = PARTS_MAX + 1, "more shares than one pod may hold");
+    FAULT(facts.n_shares = 0, "a grant without a share");
     FAULT(facts.unplaced_milli = 1, "a grant whose GPU is not known");
     FAULT(facts.version = VERSION_MAX + 1, "a version beyond 63 bits");
     FAULT((facts.origin = ORIGIN_ADOPTED, facts.version = 1),

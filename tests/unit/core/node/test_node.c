@@ -43,7 +43,7 @@ NODE_TEST(gpu_reported_unhealthy__needs_a_present_gpu_and_node)
     scene_bind(scene, "b", "GPU-b", 500);
     scene_bind(scene, "c", "GPU-c", 500); /* so that the GPU is kept */
     const struct node *node = scene_node(scene);
-    assert_int_equal(node->gpus, 3);
+    assert_int_equal(node->n_gpus, 3);
     assert_false(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-a"))));
     assert_true(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-b"))));
     assert_false(gpu_reported_unhealthy(node_gpu(node, TEXT("GPU-c"))));
@@ -90,7 +90,7 @@ NODE_TEST(node__sorts_gpus_by_absence_index_and_id)
     scene_bind(scene, "a", "GPU-a", 100);
     scene_bind(scene, "b", "GPU-b", 100);
     const struct node *node = scene_node(scene);
-    assert_int_equal(node->gpus, 4);
+    assert_int_equal(node->n_gpus, 4);
     for (size_t i = 0; i < ARRAY_LEN(order); i++)
         assert_string_equal(node->gpu[i].id->text, order[i]);
 }
@@ -101,13 +101,13 @@ NODE_TEST(absent_gpu__keeps_its_size_while_charged)
     scene_add_gpu(scene, "GPU-b", GPU_ABSENT);
     scene_bind(scene, "a", "GPU-b", 300);
     const struct node *node = scene_node(scene);
-    assert_int_equal(node->gpus, 2);
+    assert_int_equal(node->n_gpus, 2);
     assert_int_equal(node->gpu[1].flags, GPU_ABSENT);
     assert_int_equal(node->gpu[1].milli, GPU_MILLI);
     assert_int_equal(node->gpu[1].used_milli, 300);
     assert_int_equal(node->free_milli, 1000); /* an absent GPU offers nothing */
     assert_int_equal(gpu_closed(&node->gpu[1]), REASON_ABSENT);
-    assert_int_equal(scene_with(scene, node, scene->pod[0], NULL)->gpus, 1);
+    assert_int_equal(scene_with(scene, node, scene->pod[0], NULL)->n_gpus, 1);
 }
 
 NODE_TEST(absent_gpu__is_created_by_a_charge_on_an_unknown_id)
@@ -117,7 +117,7 @@ NODE_TEST(absent_gpu__is_created_by_a_charge_on_an_unknown_id)
     scene_bind(scene, "b", "GPU-lost", 900);
     const struct node *node = scene_node(scene);
     const struct gpu *lost = node_gpu(node, TEXT("GPU-lost"));
-    assert_int_equal(node->gpus, 2);
+    assert_int_equal(node->n_gpus, 2);
     assert_non_null(lost);
     assert_int_equal(lost->flags, GPU_ABSENT); /* of unknown size, so never over it */
     assert_int_equal(lost->milli, 0);
@@ -135,7 +135,7 @@ NODE_TEST(alias__names_the_gpu_that_is_present)
     scene_bind(scene, "a", "n1/gpu-0", 300);
     scene_bind(scene, "b", "GPU-a", 300);
     const struct node *node = scene_node(scene);
-    assert_int_equal(node->gpus, 1);
+    assert_int_equal(node->n_gpus, 1);
     assert_int_equal(node->gpu[0].used_milli, 600);
     assert_int_equal(node->gpu[0].charges, 2);
     assert_ptr_equal(node_gpu(node, TEXT("n1/gpu-0")), &node->gpu[0]);
@@ -235,7 +235,7 @@ NODE_TEST(gpu__saturates_its_number_of_charges)
         pods[i] = scene_pod(uid, "GPU-a", 1, STATE_BOUND);
     }
     struct node_build build = scene->build;
-    build.allocations = PODS;
+    build.n_allocations = PODS;
     build.allocation = pods;
     const struct node *node = node_new(&build);
     node_assert_valid(node);
@@ -330,7 +330,7 @@ NODE_TEST(held_gpu__keeps_its_holder_until_absent)
     scene_hold(other, scene_add_gpu(other, "GPU-a", GPU_ABSENT), "process");
     scene_bind(other, "a", "GPU-a", 300);
     const struct node *absent = scene_node(other);
-    assert_int_equal(absent->notes, 0);
+    assert_int_equal(absent->n_notes, 0);
     assert_int_equal(absent->gpu[0].flags, GPU_ABSENT);
     node_scene_free(other);
 }
@@ -382,7 +382,7 @@ NODE_TEST(gone_node__keeps_only_charged_gpus)
     scene_bind(scene, "a", "GPU-b", 300);
     const struct node *node = scene_node(scene);
     assert_true(node->gone);
-    assert_int_equal(node->gpus, 1);
+    assert_int_equal(node->n_gpus, 1);
     assert_int_equal(node->gpu[0].flags, GPU_ABSENT);
     assert_int_equal(node->free_milli, 0);
 }
@@ -450,9 +450,9 @@ NODE_TEST(node_check__names_the_fault)
     scene_bind(scene, "b", "GPU-a", 300);
     struct node *node = scene_node(scene);
 
-    node->gpus = 1;
+    node->n_gpus = 1;
     assert_corrupt(node, "node n1: pod default/a (a): it holds a GPU that its node does not have");
-    node->gpus = 3;
+    node->n_gpus = 3;
     node->gpu[2].flags = GPU_ABSENT;
     assert_corrupt(node, "node n1: GPU GPU-c: it is absent, and nobody holds it");
     node->gpu[2].flags = 0;
@@ -477,14 +477,14 @@ static void assert_same_gpu(const struct gpu *a, const struct gpu *b)
 
 static void assert_same_node(const struct node *a, const struct node *b)
 {
-    assert_int_equal(a->gpus, b->gpus);
+    assert_int_equal(a->n_gpus, b->n_gpus);
     assert_int_equal(a->free_milli, b->free_milli);
     assert_int_equal(a->held_gpus, b->held_gpus);
     assert_int_equal(a->unplaced_milli, b->unplaced_milli);
-    assert_int_equal(a->allocations, b->allocations);
-    for (uint32_t i = 0; i < a->gpus; i++)
+    assert_int_equal(a->n_allocations, b->n_allocations);
+    for (uint32_t i = 0; i < a->n_gpus; i++)
         assert_same_gpu(&a->gpu[i], &b->gpu[i]);
-    for (uint32_t i = 0; i < a->allocations; i++)
+    for (uint32_t i = 0; i < a->n_allocations; i++)
         assert_ptr_equal(a->allocation[i], b->allocation[i]);
 }
 
@@ -533,13 +533,13 @@ NODE_TEST(node_with__equals_a_node_built_anew)
         node_assert_valid(node);
 
         struct node_build build = scene->build;
-        build.allocations = node->allocations;
+        build.n_allocations = node->n_allocations;
         build.allocation = node->allocation;
         const struct node *anew = node_new(&build);
         assert_same_node(node, anew);
         node_unref(anew);
         seen_over += (node->gpu[0].flags & GPU_OVER) != 0;
-        seen_lost += node->gpus > 3;
+        seen_lost += node->n_gpus > 3;
     }
     assert_true(seen_over > 0 && seen_lost > 0);
     node_unref(node);
@@ -567,7 +567,7 @@ TEST(node_from_inventory__has_gpus_and_no_pods)
                                         .source = SOURCE_LABEL,
                                         .problem = PROBLEM_MIG,
                                         .problem_text = "MIG is on",
-                                        .gpus = 3,
+                                        .n_gpus = 3,
                                         .gpu = facts};
     struct node *node = node_from_inventory(&inventory, NULL, atoms);
     assert_string_equal(node->name->text, "n1");
@@ -575,7 +575,7 @@ TEST(node_from_inventory__has_gpus_and_no_pods)
     assert_int_equal(node->source, SOURCE_LABEL);
     assert_int_equal(node->problem, PROBLEM_MIG);
     assert_string_equal(node->problem_text->text, "MIG is on");
-    assert_int_equal(node->gpus, 3);
+    assert_int_equal(node->n_gpus, 3);
     assert_ptr_equal(node->gpu[0].id, atom("GPU-a"));
     assert_ptr_equal(node->gpu[0].alias, atom("n1/gpu-0"));
     assert_ptr_equal(node->gpu[0].model, atom("A100"));
@@ -599,10 +599,10 @@ static void assert_peers(const struct node *node, const char *of, const char *pe
 
     assert_non_null(at);
     strbuf_init(&names);
-    for (uint32_t i = 0; i < node->gpus; i++)
+    for (uint32_t i = 0; i < node->n_gpus; i++)
         if ((at->peers >> i & 1) != 0)
             strbuf_str(&names, node->gpu[i].id->text);
-    assert_int_equal(at->peers >> node->gpus, 0);
+    assert_int_equal(at->peers >> node->n_gpus, 0);
     assert_string_equal(names.len > 0 ? names.data : "", peers);
     strbuf_done(&names);
 }
@@ -647,7 +647,7 @@ NODE_TEST(peers__exclude_gpus_beyond_the_limit)
     }
     scene_bind(scene, "p", "GPU-00", 300);
     struct node *node = scene_node(scene);
-    assert_int_equal(node->gpus, GPUS_PER_NODE_MAX + 1);
+    assert_int_equal(node->n_gpus, GPUS_PER_NODE_MAX + 1);
     assert_int_equal(node->gpu[GPUS_PER_NODE_MAX].peers, 0);
     /* GPU-64 stood behind the bound before; the others know each other. */
     assert_int_equal(node->gpu[GPUS_PER_NODE_MAX - 1].peers, 0);

@@ -95,7 +95,7 @@ SNAPSHOT_TEST(snapshot_node__finds_every_node_over_many_pages)
     add_nodes(core, BOOK_NODES + 5);
     const struct snapshot *snapshot = publish(core);
     assert_int_equal(snapshot->nodes, BOOK_NODES + 5);
-    assert_int_equal(snapshot->books, 2);
+    assert_int_equal(snapshot->n_books, 2);
     for (uint32_t i = 0; i < snapshot->nodes; i++) {
         const char *name = name_of(core, i);
         assert_string_equal(shown(snapshot, name)->name->text, name);
@@ -183,8 +183,8 @@ SNAPSHOT_TEST(snapshot__shares_unchanged_pages)
     assert_ptr_equal(before->book[1]->page[0], after->book[1]->page[0]);
     assert_ptr_not_equal(before->book[1]->page[1], after->book[1]->page[1]);
     assert_ptr_equal(before->book[1]->page[2], after->book[1]->page[2]);
-    assert_int_equal(shown(before, name)->allocations, 0);
-    assert_int_equal(shown(after, name)->allocations, 1);
+    assert_int_equal(shown(before, name)->n_allocations, 0);
+    assert_int_equal(shown(after, name)->n_allocations, 1);
     assert_int_equal(before->allocations, 0);
     assert_int_equal(after->allocations, 1);
 }
@@ -344,7 +344,7 @@ SNAPSHOT_TEST(snapshot_open__lists_only_open_reservations)
     (void)core_reserve(core, "c", "node-1", "300");
     (void)core_step(core, COMMAND_CONFIRM, "a");
     const struct snapshot *snapshot = publish(core);
-    assert_int_equal(snapshot->opens, 2);
+    assert_int_equal(snapshot->n_opens, 2);
     assert_null(snapshot_open(snapshot, TEXT("a")));
     assert_string_equal(snapshot_open(snapshot, TEXT("b"))->facts.uid, "b");
     assert_string_equal(snapshot_open(snapshot, TEXT("c"))->facts.uid, "c");
@@ -353,11 +353,11 @@ SNAPSHOT_TEST(snapshot_open__lists_only_open_reservations)
     const struct command note = {.kind = COMMAND_NOTE, .uid = "a", .unbound = true};
     assert_int_equal(core_do(core, &note), VERDICT_OK);
     snapshot = publish(core);
-    assert_int_equal(snapshot->opens, 3);
+    assert_int_equal(snapshot->n_opens, 3);
     assert_string_equal(snapshot_open(snapshot, TEXT("a"))->facts.uid, "a");
     core_undo(core);
     snapshot = publish(core);
-    assert_int_equal(snapshot->opens, 2);
+    assert_int_equal(snapshot->n_opens, 2);
     assert_null(snapshot_open(snapshot, TEXT("a")));
 }
 
@@ -417,10 +417,10 @@ SNAPSHOT_TEST(ledger_publish__shows_a_node_before_its_first_held_change)
     (void)core_step(core, COMMAND_RELEASE, "b");
     const struct change *const held[] = {&core->done[0], &core->done[1]};
     const struct snapshot *snapshot = publish_without(core, held, 2);
-    assert_int_equal(shown(snapshot, "node-0")->allocations, 2);
+    assert_int_equal(shown(snapshot, "node-0")->n_allocations, 2);
     assert_int_equal(snapshot->allocations, 2);
     assert_non_null(snapshot_open(snapshot, TEXT("a"))); /* the node still shows it */
-    assert_int_equal(snapshot->opens, 0);
+    assert_int_equal(snapshot->n_opens, 0);
 }
 
 SNAPSHOT_TEST(ledger_publish__needs_no_new_index_to_hold_back_a_release)
@@ -483,7 +483,7 @@ static void reserve_up_to(struct core_fixture *core, uint32_t *pods, uint32_t mo
         assert_int_equal(core_do_quickly(core, &command), VERDICT_OK);
     }
     const struct snapshot *snapshot = publish(core);
-    assert_int_equal(snapshot->opens, *pods);
+    assert_int_equal(snapshot->n_opens, *pods);
     for (uint32_t i = 0; i < *pods; i++) {
         (void)snprintf(uid, sizeof uid, "pod-%u", first + i);
         assert_non_null(snapshot_open(snapshot, text_of(uid)));

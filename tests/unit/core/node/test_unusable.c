@@ -16,7 +16,7 @@
 static const struct core_gpu two[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 16000}};
 static const struct taint team = {"team", "a", EFFECT_NO_SCHEDULE};
 static const struct taint other = {"other", "", EFFECT_NO_EXECUTE};
-static const struct node_taints tainted = {.taints = 1, .taint = &team};
+static const struct node_taints tainted = {.n_taints = 1, .taint = &team};
 static const struct node_taints cordoned = {.unschedulable = true};
 static const struct node_taints nothing = {0};
 static const struct toleration any = {"", "", TOLERATE_EXISTS, EFFECT_ANY};
@@ -36,7 +36,7 @@ static enum verdict show(struct core_fixture *core, const char *name,
 static void show_taint(struct core_fixture *core, const char *name, const char *key)
 {
     const struct taint own = {key, "", EFFECT_NO_SCHEDULE};
-    (void)show(core, name, &(struct node_taints){.taints = 1, .taint = &own});
+    (void)show(core, name, &(struct node_taints){.n_taints = 1, .taint = &own});
 }
 
 static const struct node *node_of(const struct core_fixture *core, const char *name)
@@ -46,7 +46,7 @@ static const struct node *node_of(const struct core_fixture *core, const char *n
 
 static bool gave_room(const struct core_fixture *core)
 {
-    return change_gives_room(&core->done[core->dones - 1]);
+    return change_gives_room(&core->done[core->n_done - 1]);
 }
 
 CORE_TEST(taints__are_stored_with_the_node_once)
@@ -54,7 +54,7 @@ CORE_TEST(taints__are_stored_with_the_node_once)
     assert_int_equal(show(core, "a", &nothing), VERDICT_OK);
     assert_null(node_of(core, "a")->taints);
     assert_int_equal(show(core, "a", &tainted), VERDICT_OK);
-    assert_true(core->done[core->dones - 1].unwritten);
+    assert_true(core->done[core->n_done - 1].unwritten);
     assert_int_equal(node_of(core, "a")->unusable.why, UNUSABLE_TAINTED);
     assert_string_equal(node_of(core, "a")->unusable.taint->key, "team");
     const struct taints *kept = node_of(core, "a")->taints;
@@ -91,8 +91,8 @@ CORE_TEST(account__names_room_closed_by_taints)
         {{0}, ACCOUNT_FREE},
         {{.unschedulable = true}, ACCOUNT_CORDONED},
         {{.not_ready = true}, ACCOUNT_NOT_READY},
-        {{.taints = 1, .taint = &team}, ACCOUNT_TAINTED},
-        {{.taints = 1, .taint = &leaving}, ACCOUNT_LEAVING},
+        {{.n_taints = 1, .taint = &team}, ACCOUNT_TAINTED},
+        {{.n_taints = 1, .taint = &leaving}, ACCOUNT_LEAVING},
         {{.unreadable = true}, ACCOUNT_TAINTS_UNREADABLE},
     };
     struct gpu_account account;
@@ -133,7 +133,7 @@ static void keep_one(struct core_fixture *core)
     static struct rule rule = {.name = "keep-one", .reserve = 1};
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
 
-    book->rules = 1;
+    book->n_rules = 1;
     book->rule = &rule;
     struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
     ledger_set_policy_context(core->ledger, context);
@@ -187,13 +187,13 @@ CORE_TEST(node_bar__matches_the_labels_of_a_node)
     struct inventory *inventory = core_inventory(core, "seen", "uid", two, 2);
     struct names *names = ledger_names(core->ledger);
 
-    inventory->labels = 2;
+    inventory->n_labels = 2;
     inventory->label = label;
     inventory->taints = tainted;
     struct node *node = node_from_inventory(inventory, NULL, names);
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         const struct node_demands demands = {
-            .tolerations = 1, .toleration = &any, .selectors = 1, .selector = &row[i].wants};
+            .n_tolerations = 1, .toleration = &any, .n_selectors = 1, .selector = &row[i].wants};
         assert_int_equal(node_bar(node, &demands).why, row[i].why);
     }
     node_unref(node);
@@ -222,7 +222,7 @@ CORE_TEST(tolerations__open_and_close_nodes)
     (void)show(core, "team", &tainted);
     (void)show(core, "bad", &cordoned);
     (void)show(core, "both",
-               &(struct node_taints){.taints = 2, .taint = (struct taint[]){team, other}});
+               &(struct node_taints){.n_taints = 2, .taint = (struct taint[]){team, other}});
     core_forget_undo(core);
     assert_int_equal(ledger_set_tolerations(core->ledger, known), 0);
     assert_int_equal(idle_of(core), 1);
@@ -269,11 +269,11 @@ static const struct unschedulable *unschedulable_for(struct core_fixture *core,
 CORE_TEST(unschedulable__counts_unusable_nodes_by_reason)
 {
     const struct node_demands plain = {0};
-    const struct node_demands tolerant = {.tolerations = 1, .toleration = &any};
-    const struct node_demands unread = {.tolerations = 1, .toleration = &any, .unreadable = true};
+    const struct node_demands tolerant = {.n_tolerations = 1, .toleration = &any};
+    const struct node_demands unread = {.n_tolerations = 1, .toleration = &any, .unreadable = true};
     const struct label zone = {"zone", "a"};
     const struct node_demands zoned = {
-        .tolerations = 1, .toleration = &any, .selectors = 1, .selector = &zone};
+        .n_tolerations = 1, .toleration = &any, .n_selectors = 1, .selector = &zone};
 
     (void)show(core, "free", &nothing);
     (void)show(core, "c1", &cordoned);
@@ -285,13 +285,13 @@ CORE_TEST(unschedulable__counts_unusable_nodes_by_reason)
     assert_int_equal(unschedulable->nodes[REASON_NONE], 1);
     assert_int_equal(unschedulable->nodes[REASON_ROOM], 1);
     assert_int_equal(unschedulable_barred(unschedulable), 5);
-    assert_int_equal(unschedulable->bars, 2);
+    assert_int_equal(unschedulable->n_bars, 2);
     assert_int_equal(unschedulable->bar[0].why, UNUSABLE_TAINTED); /* most nodes first */
     assert_string_equal(unschedulable->bar[0].taint, "team");
     assert_int_equal(unschedulable->bar[0].nodes, 4);
-    assert_int_equal(unschedulable->bar[0].names, UNSCHEDULABLE_NAMES_MAX);
+    assert_int_equal(unschedulable->bar[0].n_names, UNSCHEDULABLE_NAMES_MAX);
     assert_int_equal(unschedulable->bar[1].why, UNUSABLE_CORDONED);
-    assert_int_equal(unschedulable->bar[1].names, 1);
+    assert_int_equal(unschedulable->bar[1].n_names, 1);
     assert_string_equal(unschedulable->bar[1].name[0]->text, "c1");
     assert_int_equal(unschedulable->moment[REASON_NONE].gpus, 12);
     assert_int_equal(unschedulable->moment[REASON_NONE].open, 2);
@@ -300,7 +300,7 @@ CORE_TEST(unschedulable__counts_unusable_nodes_by_reason)
     assert_false(unschedulable->never);
     unschedulable = unschedulable_for(core, &tolerant);
     assert_int_equal(unschedulable->nodes[REASON_NONE], 6);
-    assert_int_equal(unschedulable->bars, 0);
+    assert_int_equal(unschedulable->n_bars, 0);
     assert_int_equal(unschedulable_barred(unschedulable), 0);
     unschedulable = unschedulable_for(core, &unread);
     assert_int_equal(unschedulable->bar[0].why, UNUSABLE_UNKNOWN);
@@ -310,7 +310,7 @@ CORE_TEST(unschedulable__counts_unusable_nodes_by_reason)
     assert_null(unschedulable->bar[0].taint);
     unschedulable = unschedulable_for(core, &zoned);
     assert_int_equal(unschedulable->bar[0].why, UNUSABLE_AFFINITY);
-    assert_int_equal(unschedulable->bars, 1);
+    assert_int_equal(unschedulable->n_bars, 1);
 }
 
 /* A cluster with another taint on each node must not get a line for each. */
@@ -324,11 +324,11 @@ CORE_TEST(unschedulable__counts_taints_beyond_the_limit_together)
                    arena_printf(&core->arena, "k%02u", i));
     (void)show(core, "z", &cordoned);
     const struct unschedulable *unschedulable = unschedulable_for(core, &plain);
-    assert_int_equal(unschedulable->bars, UNSCHEDULABLE_BARS_MAX + 2);
+    assert_int_equal(unschedulable->n_bars, UNSCHEDULABLE_BARS_MAX + 2);
     assert_int_equal(unschedulable->bar[0].nodes, MORE);
     assert_null(unschedulable->bar[0].taint);
     assert_int_equal(unschedulable->bar[1].why, UNUSABLE_CORDONED);
-    for (uint32_t i = 2; i < unschedulable->bars; i++) {
+    for (uint32_t i = 2; i < unschedulable->n_bars; i++) {
         assert_int_equal(unschedulable->bar[i].nodes, 1);
         assert_string_equal(unschedulable->bar[i].taint,
                             arena_printf(&core->arena, "k%02u", (unsigned)i - 2));
@@ -345,14 +345,14 @@ CORE_TEST(unschedulable__sorts_equal_taints_by_key)
         show_taint(core, arena_printf(&core->arena, "n%02u", i),
                    arena_printf(&core->arena, "k%02u", UNSCHEDULABLE_BARS_MAX - i));
     const struct unschedulable *unschedulable = unschedulable_for(core, &plain);
-    assert_int_equal(unschedulable->bars, UNSCHEDULABLE_BARS_MAX + 1);
+    assert_int_equal(unschedulable->n_bars, UNSCHEDULABLE_BARS_MAX + 1);
     for (uint32_t i = 0; i < UNSCHEDULABLE_BARS_MAX; i++)
         assert_string_equal(unschedulable->bar[i].taint,
                             arena_printf(&core->arena, "k%02u", (unsigned)i + 1));
     assert_null(unschedulable->bar[UNSCHEDULABLE_BARS_MAX].taint);
     assert_int_equal(unschedulable->bar[UNSCHEDULABLE_BARS_MAX].nodes, 1);
     struct unschedulable first = *unschedulable;
-    first.bars = 1; /* entries behind the last do not count */
+    first.n_bars = 1; /* entries behind the last do not count */
     assert_int_equal(unschedulable_barred(&first), 1);
 }
 

@@ -60,14 +60,14 @@ static void draw_gpu(uint64_t *seed, struct gpu_room *out)
 
 static void draw_room(uint64_t *seed, uint32_t gpus_max, struct room *out)
 {
-    out->gpus = 1 + draw_below(seed, gpus_max);
+    out->n_gpus = 1 + draw_below(seed, gpus_max);
     out->closed = REASON_NONE;
     out->shared = false;
     out->free_milli = 0;
     const uint32_t closed = draw_below(seed, 40);
     if (closed < 2)
         out->closed = closed == 0 ? REASON_MIXED : REASON_UNPLACED;
-    for (uint32_t i = 0; i < out->gpus; i++) {
+    for (uint32_t i = 0; i < out->n_gpus; i++) {
         draw_gpu(seed, &out->gpu[i]);
         if (out->gpu[i].closed == REASON_NONE)
             out->free_milli += out->gpu[i].free_milli;
@@ -79,12 +79,12 @@ static void draw_setting(uint64_t *seed, uint32_t gpus_max, uint32_t wants_max, 
     draw_room(seed, gpus_max, &out->room);
     out->model[0] = "a100";
     out->request = (struct request){.want = out->want, .model = out->model};
-    out->request.wants = 1 + draw_below(seed, wants_max);
+    out->request.n_wants = 1 + draw_below(seed, wants_max);
     out->request.whole = draw_below(seed, 4) == 0 ? 1 + draw_below(seed, 3) : 0;
-    out->request.models = draw_below(seed, 6) == 0;
+    out->request.n_models = draw_below(seed, 6) == 0;
     const uint32_t memory = draw_below(seed, 8);
     out->request.memory_mib = memory == 0 ? 200 : 0;
-    for (uint32_t w = 0; w < out->request.wants; w++) {
+    for (uint32_t w = 0; w < out->request.n_wants; w++) {
         const uint32_t parts = draw_below(seed, 10);
         out->want[w] = (struct want){.container = "c", .parts = 1};
         out->want[w].kind = (enum container_kind)draw_below(seed, 3);
@@ -102,8 +102,8 @@ static void assert_same_placement(const struct placement *a, const struct placem
     assert_int_equal(a->charge_milli, b->charge_milli);
     assert_int_equal(a->left_milli, b->left_milli);
     assert_int_equal(a->free_milli, b->free_milli);
-    assert_int_equal(a->parts, b->parts);
-    for (uint32_t i = 0; i < a->parts; i++) {
+    assert_int_equal(a->n_parts, b->n_parts);
+    for (uint32_t i = 0; i < a->n_parts; i++) {
         assert_int_equal(a->part[i].want, b->part[i].want);
         assert_int_equal(a->part[i].gpu, b->part[i].gpu);
     }
@@ -141,17 +141,17 @@ static void check_written(const struct setting *setting, const struct placement 
     uint32_t charge = 0;
     uint32_t left = 0;
 
-    for (uint32_t w = 0; w < setting->request.wants; w++)
+    for (uint32_t w = 0; w < setting->request.n_wants; w++)
         for (uint32_t part = 0; part < setting->want[w].parts; part++, at++) {
             assert_int_equal(found->part[at].want, w);
             assert_true(part == 0 || found->part[at - 1].gpu < found->part[at].gpu);
         }
-    assert_int_equal(found->parts, at);
-    for (uint32_t gpu = 0; gpu < setting->room.gpus; gpu++) {
+    assert_int_equal(found->n_parts, at);
+    for (uint32_t gpu = 0; gpu < setting->room.n_gpus; gpu++) {
         uint32_t milli[CONTAINERS_MAX] = {0};
         uint32_t mib[CONTAINERS_MAX] = {0};
         const struct gpu_room *room = &setting->room.gpu[gpu];
-        for (uint32_t i = 0; i < found->parts; i++) {
+        for (uint32_t i = 0; i < found->n_parts; i++) {
             const uint32_t want = found->part[i].want;
             if (found->part[i].gpu != gpu)
                 continue;
@@ -216,7 +216,7 @@ static void draw_topology(uint64_t *seed, struct setting *setting)
     const uint32_t island = 1 + draw_below(seed, 4);
     const uint32_t sockets = draw_below(seed, 4);
 
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         room->gpu[i].socket = sockets > 0 ? draw_below(seed, sockets + 1) : 0;
         for (uint32_t k = 0; k < i; k++)
             if (links < 3 ? draw_below(seed, 4) <= links : i / island == k / island)
@@ -233,12 +233,12 @@ static bool could_fit(const struct setting *setting, uint32_t want, enum topolog
     struct room empty = setting->room;
     struct place_oracle oracle = {.room = &empty, .request = &request};
 
-    request.wants = 1;
+    request.n_wants = 1;
     request.want = &alone;
     request.whole = 0;
     request.topology = demand;
     empty.closed = REASON_NONE;
-    for (uint32_t i = 0; i < empty.gpus; i++) {
+    for (uint32_t i = 0; i < empty.n_gpus; i++) {
         struct gpu_room *gpu = &empty.gpu[i];
         if (gpu->milli == 0) /* of unknown size */
             *gpu = (struct gpu_room){.milli = GPU_MILLI,
@@ -259,7 +259,7 @@ static bool topology_is_why(const struct setting *setting)
 {
     bool never = false;
 
-    for (uint32_t w = 0; w < setting->request.wants; w++)
+    for (uint32_t w = 0; w < setting->request.n_wants; w++)
         never = never || (could_fit(setting, w, TOPOLOGY_ANY) &&
                           !could_fit(setting, w, setting->request.topology));
     return never;
@@ -295,7 +295,8 @@ TEST(place_find__returns_the_best_of_all_placements)
         if (linked)
             draw_topology(&seed, &setting);
         if (linked && draw_below(&seed, 2) == 0)
-            setting.want[draw_below(&seed, setting.request.wants)].parts = 2 + draw_below(&seed, 3);
+            setting.want[draw_below(&seed, setting.request.n_wants)].parts =
+                2 + draw_below(&seed, 3);
         ask_oracle(&setting, &oracle);
         const enum reason why = search_with(&setting, ALL_STEPS, &found);
         assert_int_equal(why == REASON_NONE, oracle.found);
@@ -305,16 +306,16 @@ TEST(place_find__returns_the_best_of_all_placements)
         reasons[why]++;
         ways += oracle.ways;
         if (!oracle.found) {
-            refused[setting.request.wants]++;
+            refused[setting.request.n_wants]++;
             moment += reason_class(why) == REASON_CLASS_MOMENT && setting.request.topology > 0;
             continue;
         }
-        fitting[setting.request.wants]++;
+        fitting[setting.request.n_wants]++;
         distance[found.distance]++;
         assert_int_equal(found.distance, oracle.best.distance);
         assert_int_equal(found.charge_milli, oracle.best.charge_milli);
         assert_int_equal(found.left_milli, oracle.best.left_milli);
-        assert_true(found.exact || setting.request.wants > 1);
+        assert_true(found.exact || setting.request.n_wants > 1);
         if (found.exact)
             assert_same_placement(&found, &oracle.best);
         undecided += !found.exact; /* as good, but perhaps not the first by rule 5 */
@@ -359,7 +360,7 @@ TEST(place_find__marks_its_answer_as_inexact_when_steps_run_out)
         assert_any(&setting, steps, why, &found);
         if (why == REASON_UNSEARCHED)
             assert_false(found.exact);
-        else if (setting.request.wants == 1 && (!linked || steps == PLACE_STEPS_MAX))
+        else if (setting.request.n_wants == 1 && (!linked || steps == PLACE_STEPS_MAX))
             assert_true(found.exact);
         if (why != REASON_NONE)
             continue;
@@ -412,7 +413,7 @@ TEST(place_find__never_gets_worse_with_more_steps)
 
 static void shuffle(uint64_t *seed, struct room *room)
 {
-    for (uint32_t i = room->gpus; i > 1; i--) {
+    for (uint32_t i = room->n_gpus; i > 1; i--) {
         const uint32_t other = draw_below(seed, i);
         const struct gpu_room gpu = room->gpu[i - 1];
         room->gpu[i - 1] = room->gpu[other];
@@ -502,11 +503,11 @@ static void note_profile(struct profiles *profiles, const struct placement *plac
     const struct room *room = &profiles->setting->room;
 
     *profile = (struct profile){0};
-    for (uint32_t i = 0; i < placement->parts; i++)
+    for (uint32_t i = 0; i < placement->n_parts; i++)
         profile->count[placement->part[i].gpu][profiles->row[placement->part[i].want]]++;
-    for (uint32_t round = 0; round < room->gpus; round++)
-        for (uint32_t a = 0; a < room->gpus; a++)
-            for (uint32_t b = a + 1; b < room->gpus; b++)
+    for (uint32_t round = 0; round < room->n_gpus; round++)
+        for (uint32_t a = 0; a < room->n_gpus; a++)
+            for (uint32_t b = a + 1; b < room->n_gpus; b++)
                 if (same_gpus(&room->gpu[a], &room->gpu[b]))
                     swap_if_larger(profile->count[a], profile->count[b]);
 }
@@ -548,13 +549,13 @@ static void draw_alike(uint64_t *seed, struct setting *setting)
     static const char *const model[] = {"A100", "T4"};
 
     draw_setting(seed, EACH_GPUS, EACH_WANTS, setting);
-    for (uint32_t w = 0; w < setting->request.wants; w++) {
+    for (uint32_t w = 0; w < setting->request.n_wants; w++) {
         setting->want[w].milli = 100 * (1 + draw_below(seed, 3));
         setting->want[w].parts = 1 + draw_below(seed, 2);
     }
     if (draw_below(seed, 3) > 0)
         return;
-    for (uint32_t i = 0; i < setting->room.gpus; i++) /* more equal GPUs than chance gives */
+    for (uint32_t i = 0; i < setting->room.n_gpus; i++) /* more equal GPUs than chance gives */
         setting->room.gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
                                                  .free_milli = 300 + 100 * draw_below(seed, 2),
                                                  .model = atom(model[draw_below(seed, 4) == 0])};
@@ -590,7 +591,7 @@ TEST(place_each__reports_each_distinct_placement_once)
         place_oracle_run(&oracle);
         assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &reported, note_reported),
                          PLACE_ALL);
-        sort_profiles(&reported, !linked || (setting.request.wants == 1 &&
+        sort_profiles(&reported, !linked || (setting.request.n_wants == 1 &&
                                              oracle.best.distance == DISTANCE_ANYWHERE));
         sort_profiles(&all, false);
         assert_int_equal(reported.count, all.count);
@@ -604,14 +605,14 @@ TEST(place_each__reports_each_distinct_placement_once)
 
 static bool count_to_three(void *user, const struct placement *placement)
 {
-    assert_true(placement->parts > 0);
+    assert_true(placement->n_parts > 0);
     return ++*(uint32_t *)user < 3;
 }
 
 static void set_room(struct room *room, uint32_t gpus)
 {
     room->closed = REASON_NONE;
-    room->gpus = gpus;
+    room->n_gpus = gpus;
     room->free_milli = gpus * GPU_MILLI;
     for (uint32_t i = 0; i < gpus; i++)
         room->gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
@@ -625,7 +626,7 @@ static void set_room(struct room *room, uint32_t gpus)
 static void start(struct setting *setting, uint32_t gpus, uint32_t wants, uint32_t parts,
                   uint32_t milli, uint32_t step_milli)
 {
-    *setting = (struct setting){.request = {.wants = wants, .want = setting->want}};
+    *setting = (struct setting){.request = {.n_wants = wants, .want = setting->want}};
     set_room(&setting->room, gpus);
     for (uint32_t w = 0; w < wants; w++)
         setting->want[w] =
@@ -647,7 +648,7 @@ TEST(place_weigh_node__returns_the_reason_of_a_closed_node)
 TEST(place_search__finds_the_only_open_gpu_of_the_largest_node)
 {
     struct want want = {.container = "c", .parts = 1, .milli = 300};
-    struct request request = {.wants = 1, .want = &want};
+    struct request request = {.n_wants = 1, .want = &want};
     struct room room;
     struct placement placement;
     for (uint32_t gpu = 0; gpu < GPUS_PER_NODE_MAX; gpu++) {
@@ -660,7 +661,7 @@ TEST(place_search__finds_the_only_open_gpu_of_the_largest_node)
         assert_int_equal(place_search(&room, &request, &placement), REASON_ROOM);
     }
     const char *glob[] = {"H100"};
-    request.models = 1;
+    request.n_models = 1;
     request.model = glob; /* no GPU matches, not even the last */
     assert_int_equal(place_search(&room, &request, &placement), REASON_MODEL);
 }
@@ -671,7 +672,7 @@ TEST(refusal__calls_a_gpu_of_unknown_size_absent)
     struct setting setting;
     struct placement placement;
     start(&setting, 1, 1, 1, 300, 0);
-    setting.request.models = 1;
+    setting.request.n_models = 1;
     setting.request.model = glob;
     setting.room.gpu[0] = (struct gpu_room){.closed = REASON_ABSENT, .model = atom("")};
     assert_int_equal(place_search(&setting.room, &setting.request, &placement), REASON_ABSENT);
@@ -693,8 +694,8 @@ TEST(place_search__returns_valid_placements_for_many_wants)
         struct setting setting;
         struct placement found;
         draw_setting(&seed, 12, 1, &setting);
-        setting.request.wants = 6 + 1 + draw_below(&seed, 6);
-        for (uint32_t w = 0; w < setting.request.wants; w++) {
+        setting.request.n_wants = 6 + 1 + draw_below(&seed, 6);
+        for (uint32_t w = 0; w < setting.request.n_wants; w++) {
             setting.want[w] = (struct want){.container = "c", .parts = 1};
             setting.want[w].kind = (enum container_kind)draw_below(&seed, 3);
             setting.want[w].milli = 20 * (1 + draw_below(&seed, 20));
@@ -749,7 +750,7 @@ TEST(place_each__stops_at_the_step_limit_or_by_its_callback)
     plan_init(&plan, &setting.request, NULL);
     assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &reported, count_to_three),
                      PLACE_OUT_OF_STEPS);
-    setting.room.gpus = 39;
+    setting.room.n_gpus = 39;
     assert_int_equal(place_each(&plan, &setting.room, ALL_STEPS, &reported, count_to_three),
                      PLACE_STOPPED);
 }
@@ -772,7 +773,7 @@ TEST(place_any__is_exact_where_place_find_is_not)
     assert_true(any.exact);
     assert_true(rank.exact);
     assert_int_equal(any.left_milli, first.left_milli);
-    assert_int_equal(any.parts, 120);
+    assert_int_equal(any.n_parts, 120);
 }
 
 TEST(plan__sorts_wants_into_rows)
@@ -783,7 +784,7 @@ TEST(plan__sorts_wants_into_rows)
         {"e", CONTAINER_APP, 2, 200},     {"f", CONTAINER_INIT, 1, 200},
     };
     struct want own[ARRAY_LEN(want)];
-    struct request request = {.wants = 5, .want = own};
+    struct request request = {.n_wants = 5, .want = own};
     struct plan plan;
     memcpy(own, want, sizeof want);
 
@@ -800,7 +801,7 @@ TEST(plan__sorts_wants_into_rows)
     assert_false(plan.mixed_lives);
 
     /* With one, init containers and sidecars come first, in start order. */
-    request.wants = 6;
+    request.n_wants = 6;
     plan_init(&plan, &request, NULL);
     static const uint16_t lives[] = {0, 5, 1, 2, 4, 3};
     assert_true(plan.mixed_lives);
@@ -817,7 +818,7 @@ TEST(plan__matches_models_beyond_its_cache)
     start(&setting, 1, 1, 1, 100, 0);
     setting.model[0] = "*7";
     setting.request.model = setting.model;
-    setting.request.models = 1;
+    setting.request.n_models = 1;
     plan_init(&plan, &setting.request, NULL);
     for (uint32_t i = 0; i < 3 * PLAN_MODELS; i++) { /* more models than are remembered */
         char model[16];
@@ -837,7 +838,7 @@ static void start_nine(struct setting *setting, uint32_t gpus)
 /* Where the first part of a want went. */
 static uint32_t place_of(const struct placement *found, uint32_t want)
 {
-    for (uint32_t i = 0; i < found->parts; i++)
+    for (uint32_t i = 0; i < found->n_parts; i++)
         if (found->part[i].want == want)
             return found->part[i].gpu;
     fail_msg("want %u has no part", want);
@@ -917,7 +918,7 @@ TEST(place_search__places_the_largest_pod)
     struct placement found;
     start(&setting, GPUS_PER_NODE_MAX, CONTAINERS_MAX, PARTS_MAX / CONTAINERS_MAX, 125, 0);
     find_in(&setting, PLACE_STEPS_MAX, &found);
-    assert_int_equal(found.parts, PARTS_MAX);
+    assert_int_equal(found.n_parts, PARTS_MAX);
     assert_int_equal(found.left_milli, 0);
     setting.want[0].milli = 126;
     assert_int_equal(place_search(&setting.room, &setting.request, &found), REASON_ROOM);
@@ -969,7 +970,7 @@ NODE_TEST(room__is_the_free_capacity_of_a_node)
     scene_bind(scene, "a", "GPU-a", 300);
     scene_bind(scene, "b", "GPU-lost", 400);
     room_of(scene_node(scene), &room);
-    assert_int_equal(room.gpus, 3);
+    assert_int_equal(room.n_gpus, 3);
     assert_int_equal(room.closed, REASON_NONE);
     assert_int_equal(room.free_milli, 1700);
     assert_int_equal(room.gpu[0].free_milli, 700);
@@ -996,9 +997,9 @@ NODE_TEST(room__leaves_out_absent_gpus_beyond_the_limit)
         scene_bind(scene, word, word, 300);
     }
     const struct node *node = scene_node(scene);
-    assert_int_equal(node->gpus, GPUS_PER_NODE_MAX + 2);
+    assert_int_equal(node->n_gpus, GPUS_PER_NODE_MAX + 2);
     room_of(node, &room);
-    assert_int_equal(room.gpus, GPUS_PER_NODE_MAX);
+    assert_int_equal(room.n_gpus, GPUS_PER_NODE_MAX);
     assert_int_equal(room.gpu[0].free_milli, 1000);
     assert_int_equal(room.gpu[1].closed, REASON_NONE);
 }
@@ -1034,7 +1035,7 @@ NODE_TEST(place_shares__sets_the_memory_of_each_share)
 {
     struct want want[] = {{.container = "x", .kind = CONTAINER_INIT, .parts = 2, .milli = 333},
                           {.container = "y", .parts = 1, .milli = 500}};
-    struct request request = {.wants = 2, .want = want};
+    struct request request = {.n_wants = 2, .want = want};
     struct room room;
     struct placement placement;
     struct share share[3];
@@ -1042,7 +1043,7 @@ NODE_TEST(place_shares__sets_the_memory_of_each_share)
     const struct node *node = scene_node(scene);
     room_of(node, &room);
     assert_int_equal(place_search(&room, &request, &placement), REASON_NONE);
-    assert_int_equal(placement.parts, 3);
+    assert_int_equal(placement.n_parts, 3);
     place_shares(&placement, &request, node, share);
     assert_string_equal(share[0].container, "x");
     assert_int_equal(share[0].kind, CONTAINER_INIT);

@@ -19,7 +19,7 @@ static uint64_t peer(uint32_t gpu)
 /* GPUs in islands of eight, each of which is a NUMA node, too. */
 static void open_islands(struct room *room, uint32_t gpus, uint32_t free_milli)
 {
-    *room = (struct room){.gpus = gpus};
+    *room = (struct room){.n_gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++) {
         room->gpu[i] = (struct gpu_room){.milli = GPU_MILLI,
                                          .free_milli = free_milli,
@@ -33,7 +33,7 @@ static void open_islands(struct room *room, uint32_t gpus, uint32_t free_milli)
 
 static void drop_links(struct room *room)
 {
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         room->gpu[i].peers = 0;
         room->gpu[i].socket = 0;
     }
@@ -53,7 +53,8 @@ static void ask_pairs(struct asking *asking, uint32_t wants, uint32_t milli, uin
     for (uint32_t i = 0; i < wants; i++)
         asking->want[i] =
             (struct want){.container = "c", .parts = 2, .milli = milli + i * step_milli};
-    asking->request = (struct request){.wants = wants, .want = asking->want, .topology = topology};
+    asking->request =
+        (struct request){.n_wants = wants, .want = asking->want, .topology = topology};
     plan_init(&asking->plan, &asking->request, NULL);
 }
 
@@ -141,8 +142,8 @@ TEST(place_any__writes_linked_placements_want_by_want)
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_NVLINK);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
     assert_int_equal(found.distance, DISTANCE_LINKED);
-    assert_int_equal(found.parts, 4);
-    for (uint32_t i = 0; i < found.parts; i++) {
+    assert_int_equal(found.n_parts, 4);
+    for (uint32_t i = 0; i < found.n_parts; i++) {
         const uint32_t want = found.part[i].want;
         assert_true(want < 2);
         if (parts[want]++ == 0)
@@ -155,8 +156,8 @@ TEST(place_any__writes_linked_placements_want_by_want)
     drop_links(&room);
     ask_pairs(&asking, 2, 700, 0, TOPOLOGY_ANY);
     assert_int_equal(place_any(&asking.plan, &room, &rank, &found), REASON_NONE);
-    assert_int_equal(found.parts, 4);
-    for (uint32_t i = 1; i < found.parts; i++)
+    assert_int_equal(found.n_parts, 4);
+    for (uint32_t i = 1; i < found.n_parts; i++)
         assert_true(found.part[i].want != found.part[i - 1].want ||
                     found.part[i].gpu != found.part[i - 1].gpu);
 }
@@ -177,7 +178,7 @@ static void fill_two_gpus(struct asking *asking, struct room *room, uint64_t *se
         left -= milli;
         if (i + 1 == MANY || left < 40 + 180) {
             asking->want[i].milli += left;
-            asking->request = (struct request){.wants = i + 1, .want = asking->want};
+            asking->request = (struct request){.n_wants = i + 1, .want = asking->want};
             break;
         }
     }

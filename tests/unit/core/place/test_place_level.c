@@ -54,13 +54,13 @@ static void draw_request(uint64_t *seed, struct setting *out)
     static const uint32_t memory[] = {0, 300, 9000, 16384, 30000};
 
     out->request = (struct request){.want = out->want, .model = out->model};
-    out->request.wants = 1 + draw_below(seed, WANTS);
+    out->request.n_wants = 1 + draw_below(seed, WANTS);
     out->request.memory_mib = memory[draw_below(seed, ARRAY_LEN(memory))];
     out->request.rules = RULES_ALL;
     out->model[0] = "A100*";
-    out->request.models = draw_below(seed, 10) == 0;
+    out->request.n_models = draw_below(seed, 10) == 0;
     out->request.whole = draw_below(seed, 10) == 0;
-    for (uint32_t w = 0; w < out->request.wants; w++)
+    for (uint32_t w = 0; w < out->request.n_wants; w++)
         out->want[w] = (struct want){.container = "c",
                                      .kind = (enum container_kind)draw_below(seed, 3),
                                      .parts = 1 + draw_below(seed, 4) / 3,
@@ -78,13 +78,13 @@ static void draw_setting(uint64_t *seed, enum policy_kind policy, struct setting
     out->rule = (struct rule){.name = "drawn", .memory = (enum memory_mode)draw_below(seed, 3)};
     if (draw_below(seed, 2) == 0)
         out->rule.step_milli = 100;
-    out->book->rules = draw_below(seed, 2);
+    out->book->n_rules = draw_below(seed, 2);
     out->book->rule = &out->rule;
     out->context = policy_context_of_rulebook(out->book, RULES_ALL, workload);
     workload_unref(workload);
-    out->room.rules = out->book->rules;
-    out->room.gpus = 1 + draw_below(seed, GPUS);
-    for (uint32_t i = 0; i < out->room.gpus; i++) {
+    out->room.rules = out->book->n_rules;
+    out->room.n_gpus = 1 + draw_below(seed, GPUS);
+    for (uint32_t i = 0; i < out->room.n_gpus; i++) {
         draw_gpu(seed, &out->room.gpu[i]);
         if (out->room.gpu[i].closed == REASON_NONE)
             out->room.free_milli += out->room.gpu[i].free_milli;
@@ -102,7 +102,7 @@ static bool setting_raises(const struct setting *setting)
 {
     if (setting->request.memory_mib == 0)
         return false;
-    if (setting->book->rules > 0 && setting->rule.memory != MEMORY_UNSAID)
+    if (setting->book->n_rules > 0 && setting->rule.memory != MEMORY_UNSAID)
         return setting->rule.memory == MEMORY_RAISE;
     return setting->book->raise;
 }
@@ -126,7 +126,7 @@ static void ask_at(const struct setting *setting, uint32_t raised_milli, struct 
 /* The lowest price at any amount; of the amounts with this price, the smallest. */
 static void ask_oracle(const struct setting *setting, struct place_oracle *out)
 {
-    const struct rule *rule = setting->book->rules > 0 ? &setting->rule : NULL;
+    const struct rule *rule = setting->book->n_rules > 0 ? &setting->rule : NULL;
     struct place_oracle raised;
 
     ask_at(setting, 0, out);
@@ -146,7 +146,7 @@ static void ask_oracle(const struct setting *setting, struct place_oracle *out)
 /* 0 if no share is below the amount. */
 static uint32_t raise_of(const struct place_oracle *oracle)
 {
-    for (uint32_t w = 0; w < oracle->request->wants; w++)
+    for (uint32_t w = 0; w < oracle->request->n_wants; w++)
         if (oracle->request->want[w].milli < oracle->raised_milli)
             return oracle->raised_milli;
     return 0;
@@ -178,8 +178,8 @@ static void assert_best(const struct setting *setting, const struct placement *b
     assert_int_equal(found.charge_milli, rank.charge_milli);
     assert_int_equal(found.left_milli, rank.left_milli);
     assert_int_equal(found.free_milli, setting->room.free_milli);
-    assert_int_equal(found.parts, best->parts);
-    for (uint32_t p = 0; p < found.parts; p++)
+    assert_int_equal(found.n_parts, best->n_parts);
+    for (uint32_t p = 0; p < found.n_parts; p++)
         assert_int_equal(found.part[p].gpu, best->part[p].gpu);
 }
 
@@ -215,7 +215,7 @@ TEST(level__is_the_lowest_price_and_the_smallest_raise)
             found[policy]++;
             raised += raise_of(&oracle) > 0;
             cheaper += oracle.best.price > 0 && oracle.best.price < 900;
-            for (uint32_t p = 0; p < placement.parts; p++) {
+            for (uint32_t p = 0; p < placement.n_parts; p++) {
                 const uint32_t gpu = placement.part[p].gpu;
                 price = price_of(&setting, gpu) > price ? price_of(&setting, gpu) : price;
             }
@@ -258,11 +258,11 @@ static enum reason score_plainly(const struct setting *setting, uint32_t steps, 
     struct plan plan;
 
     request.want = want;
-    for (uint32_t w = 0; w < request.wants; w++) {
+    for (uint32_t w = 0; w < request.n_wants; w++) {
         want[w] = setting->want[w];
         want[w].milli = want[w].milli > raised ? want[w].milli : raised;
     }
-    for (uint32_t i = 0; i < room.gpus; i++)
+    for (uint32_t i = 0; i < room.n_gpus; i++)
         if ((on >> i & 1) == 0)
             room.gpu[i].closed = REASON_CORDONED;
     plan_init(&plan, &request, NULL);
@@ -274,7 +274,7 @@ static bool is_need(const struct setting *setting, uint32_t on, uint32_t milli)
 {
     const uint64_t memory = setting->request.memory_mib;
 
-    for (uint32_t i = 0; i < setting->room.gpus; i++) {
+    for (uint32_t i = 0; i < setting->room.n_gpus; i++) {
         const struct gpu_room *gpu = &setting->room.gpu[i];
         if ((on >> i & 1) == 0 || milli > gpu->milli ||
             !request_takes_model(&setting->request, atom_text(gpu->model)))
@@ -291,7 +291,7 @@ static void expect_amounts(const struct setting *setting, uint32_t steps, uint32
 {
     uint32_t least = GPU_MILLI;
 
-    for (uint32_t w = 0; w < setting->request.wants; w++)
+    for (uint32_t w = 0; w < setting->request.n_wants; w++)
         least = setting->want[w].milli < least ? setting->want[w].milli : least;
     out->raised = 0;
     out->on = on;
@@ -319,7 +319,7 @@ static void expect_level(const struct setting *setting, uint32_t steps, struct e
     expect_amounts(setting, steps, UINT32_MAX, out);
     if (out->why != REASON_NONE || setting->book->prices_by == PRICES_OFF)
         return;
-    for (uint32_t i = 0; i < setting->room.gpus; i++) {
+    for (uint32_t i = 0; i < setting->room.n_gpus; i++) {
         const struct gpu_room *gpu = &setting->room.gpu[i];
         if (gpu->closed == REASON_NONE && gpu->free_milli > 0 &&
             request_takes_model(&setting->request, atom_text(gpu->model)))
@@ -330,7 +330,7 @@ static void expect_level(const struct setting *setting, uint32_t steps, struct e
         struct expected cheaper;
         uint32_t on = 0;
         bool any = false;
-        for (uint32_t i = 0; i < setting->room.gpus; i++) {
+        for (uint32_t i = 0; i < setting->room.n_gpus; i++) {
             on |= price[i] > 0 && price[i] <= tier ? 1U << i : 0;
             any = any || price[i] == tier;
         }
@@ -379,11 +379,11 @@ TEST(level__sums_the_steps_and_inexactness_of_every_attempt)
         struct rank rank;
         struct plan plan;
         draw_setting(&seed, POLICY_BINPACK, &setting);
-        setting.book->rules = 0;
+        setting.book->n_rules = 0;
         setting.room.rules = 0;
-        setting.request.wants = 1 + draw_below(&seed, MANY);
+        setting.request.n_wants = 1 + draw_below(&seed, MANY);
         setting.request.memory_mib = draw_below(&seed, 2) * 100 * draw_below(&seed, 90);
-        for (uint32_t w = 0; w < setting.request.wants; w++)
+        for (uint32_t w = 0; w < setting.request.n_wants; w++)
             setting.want[w] = (struct want){
                 .container = "c", .parts = 1, .milli = 50 + 10 * draw_below(&seed, 40)};
         const uint32_t steps = 1 + draw_below(&seed, 80);
@@ -426,7 +426,7 @@ TEST(level__is_part_of_the_key_of_a_remembered_search)
             struct plan alone;
             struct rank rank;
             struct rank own;
-            struct gpu_room *gpu = &setting.room.gpu[draw_below(&seed, setting.room.gpus)];
+            struct gpu_room *gpu = &setting.room.gpu[draw_below(&seed, setting.room.n_gpus)];
             const struct gpu_room before = *gpu;
             plan_init(&alone, &setting.request, setting.context);
             const enum reason why = place_evaluate(&plan, &setting.room, &rank);
@@ -436,7 +436,7 @@ TEST(level__is_part_of_the_key_of_a_remembered_search)
             assert_int_equal(rank.charge_milli, own.charge_milli);
             assert_int_equal(rank.left_milli, own.left_milli);
             assert_int_equal(rank.exact, own.exact);
-            several += rank.raised_milli > 0 && setting.request.wants > 1;
+            several += rank.raised_milli > 0 && setting.request.n_wants > 1;
             setting.room.free_milli -= gpu->closed == REASON_NONE ? gpu->free_milli : 0;
             draw_gpu(&seed, gpu);
             if (draw_below(&seed, 2) == 0)
@@ -457,7 +457,7 @@ static struct setting setting_of(uint32_t milli, uint32_t memory_mib)
 {
     struct setting setting = {.book = rulebook_new(POLICY_BINPACK, "one")};
     setting.context = policy_context_of_rulebook(setting.book, RULES_ALL, NULL);
-    setting.request = (struct request){.wants = 1, .memory_mib = memory_mib, .rules = RULES_ALL};
+    setting.request = (struct request){.n_wants = 1, .memory_mib = memory_mib, .rules = RULES_ALL};
     setting.want[0] = (struct want){.container = "c", .parts = 1, .milli = milli};
     return setting;
 }
@@ -465,11 +465,11 @@ static struct setting setting_of(uint32_t milli, uint32_t memory_mib)
 static void add_gpu(struct setting *setting, const char *model, uint32_t mib, uint32_t free_milli)
 {
     struct room *room = &setting->room;
-    room->gpu[room->gpus++] = (struct gpu_room){.model = atom(model),
-                                                .milli = GPU_MILLI,
-                                                .mib = mib,
-                                                .free_milli = free_milli,
-                                                .free_mib = mib};
+    room->gpu[room->n_gpus++] = (struct gpu_room){.model = atom(model),
+                                                  .milli = GPU_MILLI,
+                                                  .mib = mib,
+                                                  .free_milli = free_milli,
+                                                  .free_mib = mib};
     room->free_milli += free_milli;
 }
 
@@ -507,11 +507,11 @@ TEST(raise__is_a_size_that_the_rule_permits)
                                   .memory = MEMORY_RAISE,
                                   .min_milli = says[i].min,
                                   .step_milli = says[i].step,
-                                  .sizes = says[i].size > 0 ? 2 : 0,
+                                  .n_sizes = says[i].size > 0 ? 2 : 0,
                                   .size = {100, (uint16_t)says[i].size}};
         add_gpu(&setting, "A100", 81920, GPU_MILLI);
         setting.book->rule = &rule;
-        setting.book->rules = 1;
+        setting.book->n_rules = 1;
         setting.room.rules = 1;
         assert_int_equal(check(&setting, &rank), says[i].why);
         assert_int_equal(rank.raised_milli, says[i].raised);
@@ -555,7 +555,7 @@ TEST(raise__is_searched_after_the_requested_size_failed)
     struct rank rank;
     struct setting setting = setting_of(600, 12000);
     setting.request.want = setting.want;
-    setting.request.wants = 2;
+    setting.request.n_wants = 2;
     setting.want[1] = setting.want[0];
     setting.book->raise = true;
     add_gpu(&setting, "A100", 20000, GPU_MILLI);
@@ -619,7 +619,7 @@ TEST(plan__resets_its_level_for_another_room)
     add_gpu(&setting, "A100", 81920, GPU_MILLI);
     struct rule rule = {.name = "r", .memory = MEMORY_RAISE};
     setting.book->rule = &rule;
-    setting.book->rules = 1;
+    setting.book->n_rules = 1;
     setting.room.rules = 1;
     plan_init(&plan, &setting.request, setting.context);
     assert_int_equal(place_evaluate(&plan, &setting.room, &rank), REASON_NONE);

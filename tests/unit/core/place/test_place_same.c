@@ -26,7 +26,7 @@ static void draw_room(uint64_t *seed, uint32_t gpus, struct room *out)
 {
     static const char *const model[] = {"A100", "A100", "A100", "H100", "T4"};
 
-    *out = (struct room){.gpus = gpus};
+    *out = (struct room){.n_gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++) {
         struct gpu_room *gpu = &out->gpu[i];
         *gpu = (struct gpu_room){.milli = draw_below(seed, 5) == 0 ? 500 : GPU_MILLI,
@@ -47,9 +47,9 @@ static void draw_request(uint64_t *seed, uint32_t wants, struct setting *out)
     const uint32_t most = wants > 12 ? 6 : 18;
 
     out->model[0] = "?100";
-    out->request = (struct request){.want = out->want, .model = out->model, .wants = wants};
+    out->request = (struct request){.want = out->want, .model = out->model, .n_wants = wants};
     out->request.whole = draw_below(seed, 4) == 0 ? 1 + draw_below(seed, 2) : 0;
-    out->request.models = draw_below(seed, 4) == 0;
+    out->request.n_models = draw_below(seed, 4) == 0;
     out->request.memory_mib = draw_below(seed, 5) == 0 ? 150 : 0;
     for (uint32_t w = 0; w < wants; w++) {
         out->want[w] =
@@ -69,8 +69,8 @@ static void draw_edges(uint64_t *seed, struct setting *out)
     const uint32_t wants =
         large ? 16 + draw_below(seed, 2) * draw_below(seed, 25) : 2 + draw_below(seed, 3);
 
-    out->room = (struct room){.gpus = large ? 64 : 1 + draw_below(seed, 5)};
-    for (uint32_t i = 0; i < out->room.gpus; i++) {
+    out->room = (struct room){.n_gpus = large ? 64 : 1 + draw_below(seed, 5)};
+    for (uint32_t i = 0; i < out->room.n_gpus; i++) {
         struct gpu_room *gpu = &out->room.gpu[i];
         *gpu = (struct gpu_room){.milli = GPU_MILLI, .model = atom("A100")};
         gpu->mib = large ? 0 : 50 * (2 + draw_below(seed, 3)) * (1 + 9 * draw_below(seed, 2));
@@ -78,7 +78,7 @@ static void draw_edges(uint64_t *seed, struct setting *out)
         gpu->free_mib = gpu->mib / 2 - draw_below(seed, 2);
         out->room.free_milli += gpu->free_milli;
     }
-    out->request = (struct request){.want = out->want, .model = out->model, .wants = wants};
+    out->request = (struct request){.want = out->want, .model = out->model, .n_wants = wants};
     out->request.memory_mib = !large && draw_below(seed, 2) == 0 ? 150 : 0;
     const uint32_t sizes = draw_below(seed, 2) == 0 ? 1 : wants;
     const uint32_t least = draw_below(seed, 2) == 0 ? 1 : 150;
@@ -116,15 +116,15 @@ static void fold_rows(uint64_t *sum, const struct plan *plan)
         fold(sum, (uint64_t)row->kind << 48 | (uint64_t)row->milli << 32 | row->parts << 16 |
                       row->wants);
     }
-    for (uint32_t w = 0; w < plan->request->wants; w++)
+    for (uint32_t w = 0; w < plan->request->n_wants; w++)
         fold(sum, plan->rows.want[w]);
 }
 
 static void fold_shape(uint64_t *sum, const struct shape *shape)
 {
-    fold(sum, shape->slots);
+    fold(sum, shape->n_slots);
     fold(sum, shape->free_milli);
-    for (uint32_t i = 0; i < shape->slots; i++) {
+    for (uint32_t i = 0; i < shape->n_slots; i++) {
         const struct slot *slot = &shape->slot[i];
         fold(sum, (uint64_t)slot->free_milli << 32 | slot->least_milli);
         fold(sum, (uint64_t)slot->most_milli << 32 | slot->milli);
@@ -143,7 +143,7 @@ static void fold_way(uint64_t *sum, struct plan *plan, const struct room *room)
     shape_pair(&shape, NULL);
     fold_shape(sum, &shape);
     shape_of(plan, room, false, &shape);
-    if (shape.slots < plan->most_parts) /* no search asks for this */
+    if (shape.n_slots < plan->most_parts) /* no search asks for this */
         return;
     shape_sort(&shape);
     shape_pair(&shape, NULL);
@@ -153,7 +153,7 @@ static void fold_way(uint64_t *sum, struct plan *plan, const struct room *room)
     fold(sum, result.exact);
     fold(sum, result.cost);
     fold(sum, result.steps);
-    for (uint32_t i = 0; result.any && i < plan->rows.count * shape.slots; i++)
+    for (uint32_t i = 0; result.any && i < plan->rows.count * shape.n_slots; i++)
         fold(sum, cell[i]);
 }
 
@@ -165,8 +165,8 @@ static bool fold_placement(void *user, const struct placement *placement)
     fold(sum, placement->charge_milli);
     fold(sum, placement->left_milli);
     fold(sum, placement->free_milli);
-    fold(sum, placement->parts);
-    for (uint32_t i = 0; i < placement->parts; i++)
+    fold(sum, placement->n_parts);
+    for (uint32_t i = 0; i < placement->n_parts; i++)
         fold(sum, (uint64_t)placement->part[i].want << 16 | placement->part[i].gpu);
     return true;
 }
@@ -181,7 +181,7 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
     plan_init(&plan, &setting->request, NULL);
     plan.steps = steps;
     fold_rows(sum, &plan);
-    if (setting->request.wants > 1)
+    if (setting->request.n_wants > 1)
         fold_way(sum, &plan, &setting->room);
     fold_reason(sum, place_evaluate(&plan, &setting->room, &rank));
     fold(sum, rank.exact);
@@ -190,7 +190,7 @@ static void fold_question(uint64_t *sum, const struct setting *setting, uint32_t
     fold_reason(sum, why);
     if (why == REASON_NONE)
         (void)fold_placement(sum, &placement);
-    if (setting->request.wants > 0)
+    if (setting->request.n_wants > 0)
         fold(sum, place_each(&plan, &setting->room, each_steps, sum, fold_placement));
 }
 
@@ -206,7 +206,7 @@ TEST(search__takes_the_same_steps_in_every_build)
         draw_room(&seed, gpus, &setting.room);
         draw_request(&seed, i % 9 == 0 ? draw_below(&seed, 40) : 1 + draw_below(&seed, 7),
                      &setting);
-        if (setting.request.wants == 0)
+        if (setting.request.n_wants == 0)
             setting.request.whole = 1;
         for (size_t k = 0; k < ARRAY_LEN(steps); k++)
             fold_question(&sum, &setting, steps[k], EACH_STEPS);
@@ -224,7 +224,7 @@ TEST(plan__caches_a_model_at_its_hash)
 {
     const char *glob[] = {"A*"};
     struct want want = {.container = "c", .parts = 1, .milli = 100};
-    const struct request request = {.want = &want, .wants = 1, .model = glob, .models = 1};
+    const struct request request = {.want = &want, .n_wants = 1, .model = glob, .n_models = 1};
     struct plan plan;
 
     const struct atom *model = atom("A100");

@@ -12,7 +12,7 @@
 
 static void open_room(struct room *room, uint32_t gpus)
 {
-    *room = (struct room){.gpus = gpus};
+    *room = (struct room){.n_gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++) {
         room->gpu[i] =
             (struct gpu_room){.milli = GPU_MILLI, .free_milli = GPU_MILLI, .model = atom("A100")};
@@ -34,7 +34,7 @@ static void link(struct room *room, uint32_t a, uint32_t b)
 
 static void link_islands(struct room *room, uint32_t size)
 {
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         for (uint32_t k = 0; k < i; k++)
             if (i / size == k / size)
                 link(room, i, k);
@@ -53,7 +53,7 @@ static enum reason ask(struct asking *asking, const struct room *room, uint32_t 
     struct rank rank;
 
     asking->want = (struct want){.container = "c", .parts = parts, .milli = milli};
-    asking->request = (struct request){.wants = 1, .want = &asking->want, .topology = topology};
+    asking->request = (struct request){.n_wants = 1, .want = &asking->want, .topology = topology};
     plan_init(&asking->plan, &asking->request, NULL);
     assert_int_equal(asking->plan.topology, topology);
     asking->plan.choice = choice;
@@ -65,7 +65,7 @@ static enum reason ask(struct asking *asking, const struct room *room, uint32_t 
     assert_int_equal(rank.distance, asking->found.distance);
     assert_int_equal(rank.charge_milli, parts * milli);
     assert_int_equal(rank.left_milli, asking->found.left_milli);
-    assert_int_equal(asking->found.parts, parts);
+    assert_int_equal(asking->found.n_parts, parts);
     return why;
 }
 
@@ -73,7 +73,7 @@ static gpu_set set_of(const struct placement *placement)
 {
     gpu_set set = 0;
 
-    for (uint32_t i = 0; i < placement->parts; i++) {
+    for (uint32_t i = 0; i < placement->n_parts; i++) {
         assert_true(i == 0 || placement->part[i - 1].gpu < placement->part[i].gpu);
         set |= one_gpu(placement->part[i].gpu);
     }
@@ -93,7 +93,7 @@ struct best {
 
 static bool all_linked(const struct room *room, gpu_set set)
 {
-    for (uint32_t a = 0; a < room->gpus; a++)
+    for (uint32_t a = 0; a < room->n_gpus; a++)
         for (uint32_t b = 0; b < a; b++)
             if ((set & one_gpu(a)) != 0 && (set & one_gpu(b)) != 0 &&
                 (room->gpu[a].peers >> b & 1) == 0)
@@ -105,7 +105,7 @@ static bool one_numa_node(const struct room *room, gpu_set set)
 {
     const uint32_t socket = room->gpu[first_of(set)].socket;
 
-    for (uint32_t a = 0; a < room->gpus; a++)
+    for (uint32_t a = 0; a < room->n_gpus; a++)
         if ((set & one_gpu(a)) != 0 && (socket == 0 || room->gpu[a].socket != socket))
             return false;
     return true;
@@ -126,10 +126,10 @@ static void try_sets(const struct room *room, uint32_t parts, uint32_t milli,
                      enum topology topology, enum place_choice choice, struct best *best)
 {
     *best = (struct best){.any = false};
-    for (uint32_t bits = 1; bits < 1U << room->gpus; bits++) {
+    for (uint32_t bits = 1; bits < 1U << room->n_gpus; bits++) {
         gpu_set set = 0;
         bool fits = (uint32_t)__builtin_popcount(bits) == parts;
-        for (uint32_t i = 0; fits && i < room->gpus; i++) {
+        for (uint32_t i = 0; fits && i < room->n_gpus; i++) {
             fits = (bits >> i & 1) == 0 || room->gpu[i].free_milli >= milli;
             set |= (bits >> i & 1) != 0 ? one_gpu(i) : 0;
         }
@@ -164,7 +164,7 @@ TEST(place_choice__takes_the_best_of_all_sets)
         const enum place_choice choice = choices[draw_below(&seed, ARRAY_LEN(choices))];
         const uint32_t sockets = draw_below(&seed, 4);
         open_room(&room, parts + draw_below(&seed, 5));
-        for (uint32_t a = 0; a < room.gpus; a++) {
+        for (uint32_t a = 0; a < room.n_gpus; a++) {
             set_free(&room, a, 300 + 100 * draw_below(&seed, 4));
             room.gpu[a].socket = sockets > 0 ? draw_below(&seed, sockets + 1) : 0;
             for (uint32_t b = 0; b < a; b++)
@@ -203,7 +203,7 @@ TEST(islands__are_searched_to_the_end)
         const uint32_t frees = 1 + draw_below(&seed, 900);
         open_room(&room, 64);
         link_islands(&room, size);
-        for (uint32_t a = 0; a < room.gpus; a++)
+        for (uint32_t a = 0; a < room.n_gpus; a++)
             set_free(&room, a, 100 + draw_below(&seed, frees));
         assert_int_equal(ask(&asking, &room, parts, 100, TOPOLOGY_NVLINK, choices[i % 3]),
                          REASON_NONE);
@@ -226,7 +226,7 @@ TEST(islands__are_searched_to_the_end)
 /* Each GPU is linked with all but its opposite, so at most 32 are all linked. */
 static void link_all_but_opposites(struct room *room)
 {
-    for (uint32_t a = 0; a < room->gpus; a++)
+    for (uint32_t a = 0; a < room->n_gpus; a++)
         for (uint32_t b = 0; b < a; b++)
             if (a / 2 != b / 2)
                 link(room, a, b);
@@ -316,7 +316,7 @@ TEST(linked_search__finds_the_only_linked_pair)
     } row[] = {{16, 14, GPU_MILLI}, {64, 0, 450}};
     struct want want[] = {{.container = "a", .parts = 2, .milli = 400},
                           {.container = "b", .parts = 2, .milli = 500}};
-    const struct request request = {.wants = ARRAY_LEN(want), .want = want};
+    const struct request request = {.n_wants = ARRAY_LEN(want), .want = want};
     struct placement found;
     struct plan plan;
     struct rank rank;
@@ -331,7 +331,7 @@ TEST(linked_search__finds_the_only_linked_pair)
         plan_init(&plan, &request, NULL);
         assert_int_equal(place_find(&plan, &room, &rank, &found), REASON_NONE);
         assert_int_equal(found.distance, DISTANCE_LINKED);
-        for (uint32_t k = 0; k < found.parts; k++)
+        for (uint32_t k = 0; k < found.n_parts; k++)
             assert_int_equal(found.part[k].gpu, row[i].first + k % 2);
         want[0].milli = 450;
     }
@@ -344,13 +344,13 @@ TEST(rule__demands_a_topology_for_the_pod)
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
     struct room room;
     struct want want = {.container = "c", .parts = 2, .milli = 100};
-    struct request request = {.wants = 1, .want = &want, .rules = 1};
+    struct request request = {.n_wants = 1, .want = &want, .rules = 1};
     struct refusal refusal;
     struct plan plan;
     struct rank rank;
 
     book->rule = &rule;
-    book->rules = 1;
+    book->n_rules = 1;
     struct policy_context *context = policy_context_of_rulebook(book, 1, NULL);
     open_room(&room, 2);
     plan_init(&plan, &request, context);
@@ -420,7 +420,7 @@ TEST(rows_separate__gives_each_want_of_several_parts_a_row)
                           {.container = "b", .parts = 2, .milli = 300},
                           {.container = "c", .parts = 1, .milli = 300},
                           {.container = "d", .parts = 2, .milli = 300}};
-    const struct request request = {.wants = ARRAY_LEN(want), .want = want};
+    const struct request request = {.n_wants = ARRAY_LEN(want), .want = want};
     struct plan plan;
     struct plan_rows rows;
 

@@ -24,7 +24,7 @@ TEST(fragments__add_up_to_the_score_of_fgd)
             draw_room_of(&seed, gpus, &room);
             measure_room(&room, workload, &remaining);
             fragments_of_remaining(workload, &remaining, each);
-            for (uint32_t g = 0; g < remaining.gpus; g++)
+            for (uint32_t g = 0; g < remaining.n_gpus; g++)
                 sum += each[g];
             assert_int_equal(sum, fgd_fragment(workload, &remaining));
         }
@@ -46,7 +46,7 @@ static struct node *four_gpus(void)
          .cordoned = true},
         {.id = "GPU-d", .index = 3, .milli = 190, .model = "A100", .numa = -1, .healthy = true}};
     const struct inventory inventory = {
-        .node = "n", .uid = "n", .source = SOURCE_ANNOTATION, .gpus = 4, .gpu = gpu};
+        .node = "n", .uid = "n", .source = SOURCE_ANNOTATION, .n_gpus = 4, .gpu = gpu};
 
     return node_from_inventory(&inventory, NULL, atoms);
 }
@@ -79,7 +79,7 @@ TEST(fragments__depend_on_size_model_gpus_and_cpu)
     assert_fragments(node, &class, 1, (const uint32_t[]){0, 0, 0, 0});
     class.milli = 191;
     assert_fragments(node, &class, 1, (const uint32_t[]){0, 0, 0, 190});
-    class.models = 1;
+    class.n_models = 1;
     class.model = a100;
     assert_fragments(node, &class, 1, (const uint32_t[]){0, 400, 0, 190});
     class.parts = 2; /* of A100s, only one has room for it */

@@ -42,14 +42,14 @@ CORE_TEST(plugin__opens_and_closes_its_node_without_a_row)
     CLEANUP(xfreep) char *before = core_dump(core->ledger);
     assert_int_equal(show(core, &down), VERDICT_OK);
     is_down(core);
-    assert_true(core->done[core->dones - 1].unwritten);
-    assert_false(change_gives_room(&core->done[core->dones - 1]));
+    assert_true(core->done[core->n_done - 1].unwritten);
+    assert_false(change_gives_room(&core->done[core->n_done - 1]));
     assert_int_equal(show(core, &zero), VERDICT_SAME);
     assert_int_equal(core_reserve(core, "q", "n", "300"), VERDICT_REFUSED);
     assert_int_equal(core->reason, REASON_PLUGIN);
     assert_int_equal(show(core, &up), VERDICT_OK);
-    assert_true(core->done[core->dones - 1].unwritten);
-    assert_true(change_gives_room(&core->done[core->dones - 1]));
+    assert_true(core->done[core->n_done - 1].unwritten);
+    assert_true(change_gives_room(&core->done[core->n_done - 1]));
     CLEANUP(xfreep) char *after = core_dump(core->ledger);
     assert_string_equal(after, before);
     assert_int_equal(core_reserve(core, "q", "n", "300"), VERDICT_OK);
@@ -65,7 +65,7 @@ CORE_TEST(plugin__reports_each_change_of_its_offer)
     assert_int_equal(core_reserve(core, "p", "n", "300"), VERDICT_OK);
     for (size_t i = 0; i < ARRAY_LEN(reports); i++) {
         assert_int_equal(show(core, &reports[i]), VERDICT_OK);
-        assert_false(change_gives_room(&core->done[core->dones - 1]));
+        assert_false(change_gives_room(&core->done[core->n_done - 1]));
         assert_int_equal(show(core, &reports[i]), VERDICT_SAME);
         assert_memory_equal(&shown(core)->plugin, &reports[i], sizeof reports[i]);
     }
@@ -85,7 +85,7 @@ CORE_TEST(plugin__survives_changes_of_its_node)
     const struct rule any = {.name = "r", .min_milli = 100};
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "test");
     book->rule = &any;
-    book->rules = 1;
+    book->n_rules = 1;
     struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
     ledger_set_policy_context(core->ledger, context);
     is_down(core);

@@ -29,8 +29,8 @@ CORE_TEST(order__ranks_nodes_by_price_first)
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
         cluster_set_levels(core, kinds[k], SHAPES);
         cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
-        assert_true(asked.answer.candidates > 10);
-        for (uint32_t i = 1; i < asked.answer.candidates; i++) {
+        assert_true(asked.answer.n_candidates > 10);
+        for (uint32_t i = 1; i < asked.answer.n_candidates; i++) {
             const uint32_t before = asked.answer.candidate[i - 1].rank.price;
             assert_true(before > 0 && before <= asked.answer.candidate[i].rank.price);
             dearer += before < asked.answer.candidate[i].rank.price;
@@ -48,9 +48,9 @@ TEST(loss_price__sums_the_price_of_every_lost_slot)
     struct workload *workload = workload_new(class, 3);
     struct policy_context *context = policy_context_new(POLICY_ROLLOUT, 0, workload);
     const struct loss loss = {.count = {5, 3, 2}};
-    context->price[0] = 1;
-    context->price[1] = 100;
-    context->price[2] = 10000;
+    context->scarcity_price[0] = 1;
+    context->scarcity_price[1] = 100;
+    context->scarcity_price[2] = 10000;
     assert_int_equal(loss_price(context, &loss), 20305);
     policy_context_unref(context);
     workload_unref(workload);
@@ -173,7 +173,7 @@ CORE_TEST(order__of_nodes_follows_the_seed)
         cluster_ask(seed == 0 ? &one : &other, core, cluster_shape(core, 0), NULL);
     }
     uint32_t moved = 0;
-    assert_int_equal(one.answer.candidates, NODES);
+    assert_int_equal(one.answer.n_candidates, NODES);
     for (uint32_t i = 0; i < NODES; i++) {
         moved += one.answer.candidate[i].name != other.answer.candidate[i].name;
         assert_true(i == 0 ||
@@ -188,9 +188,9 @@ static int64_t key_of(struct core_fixture *core, const char *wanted)
 {
     struct request *request = core_request(core, wanted != NULL ? wanted : "1");
     struct asked asked;
-    request->wants = wanted != NULL;
+    request->n_wants = wanted != NULL;
     cluster_ask(&asked, core, request, NULL);
-    assert_int_equal(asked.answer.candidates, 1);
+    assert_int_equal(asked.answer.n_candidates, 1);
     const int64_t key = asked.answer.candidate[0].rank.key[0];
     cluster_ask_done(&asked);
     return key;
@@ -219,10 +219,10 @@ static struct rank rank_of(struct core_fixture *core, const char *wanted, uint32
 {
     struct asked asked;
     cluster_ask(&asked, core, core_request(core, wanted), NULL);
-    assert_int_equal(asked.answer.candidates, 1);
+    assert_int_equal(asked.answer.n_candidates, 1);
     const struct candidate *best = &asked.answer.candidate[0];
     const struct rank rank = best->rank;
-    assert_int_equal(best->placement->parts, parts);
+    assert_int_equal(best->placement->n_parts, parts);
     assert_int_equal(best->placement->charge_milli, rank.charge_milli);
     *exact = best->placement->exact;
     cluster_ask_done(&asked);
@@ -255,14 +255,14 @@ CORE_TEST(rank__covers_pods_without_gpus)
 {
     struct asked asked;
     struct request *request = cluster_shape(core, 2);
-    request->wants = 0;
+    request->n_wants = 0;
     cluster_show(core, false);
     for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
         cluster_set_policy(core, kind, SHAPES);
         cluster_ask(&asked, core, request, NULL);
         assert_int_equal(asked.answer.verdict, FILTER_FITS);
-        assert_int_equal(asked.answer.candidates, NODES);
-        assert_int_equal(asked.answer.candidate[0].placement->parts, 0);
+        assert_int_equal(asked.answer.n_candidates, NODES);
+        assert_int_equal(asked.answer.candidate[0].placement->n_parts, 0);
         assert_int_equal(asked.answer.candidate[0].rank.judged, policy_needs_workload(kind));
         assert_true(asked.answer.candidate[0].rank.exact);
         cluster_ask_done(&asked);
@@ -280,7 +280,7 @@ CORE_TEST(host__stays_with_its_node)
     const struct node *node = ledger_node(core->ledger, TEXT("n-0"));
     struct room room;
     room_of(node, &room);
-    assert_int_equal(node->gpus, 2);
+    assert_int_equal(node->n_gpus, 2);
     assert_true(room.host_known);
     assert_int_equal(room.host.cpu_milli, 5000);
     assert_int_equal(room.host.memory_mib, 64000);
@@ -368,9 +368,9 @@ static void ask_often(struct core_fixture *core, const struct snapshot *snapshot
     for (uint32_t i = 0; i < names; i++)
         name[i] = text_of(cluster_node(core, i % NODES));
     const struct filter_question question = {
-        .snapshot = snapshot, .request = request, .names = names, .name = name, .cache = cache};
+        .snapshot = snapshot, .request = request, .n_names = names, .name = name, .cache = cache};
     filter_ask(&question, &core->arena, answer);
-    assert_int_equal(answer->candidates, answer->fitting);
+    assert_int_equal(answer->n_candidates, answer->fitting);
 }
 
 /* Returns how many were scored: the first ones, while their work is within the budget. */
@@ -379,7 +379,7 @@ static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names
     const struct candidate **by_name = xcalloc(names, sizeof(struct candidate *));
     uint64_t work = paid;
     uint32_t judged = 0;
-    for (uint32_t i = 0; i < answer->candidates; i++)
+    for (uint32_t i = 0; i < answer->n_candidates; i++)
         by_name[answer->candidate[i].name] = &answer->candidate[i];
     for (uint32_t i = 0; i < names; i++) {
         if (by_name[i] == NULL)
@@ -390,7 +390,7 @@ static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names
         work += rank->work;
         judged += !rank->is_unscored;
     }
-    for (uint32_t i = 0; i < answer->candidates; i++)
+    for (uint32_t i = 0; i < answer->n_candidates; i++)
         assert_int_equal(answer->candidate[i].rank.is_unscored, i >= judged);
     xfree(by_name);
     return judged;
@@ -411,13 +411,13 @@ CORE_TEST(budget__ranks_unscored_nodes_last)
         const struct request *request = core_request(core, "100");
         ask_often(core, snapshot, request, names, cache, &cold);
         const uint32_t judged = assert_budget(&cold, names, 0);
-        assert_true(judged > NODES && judged < cold.candidates);
+        assert_true(judged > NODES && judged < cold.n_candidates);
         /* Now the cache has each node, and the answer is the same. */
         const uint64_t made = score_cache_counts(cache).made;
         ask_often(core, snapshot, request, names, cache, &warm);
         assert_int_equal(score_cache_counts(cache).made, made);
         assert_int_equal(assert_budget(&warm, names, 0), judged);
-        for (uint32_t c = 0; c < cold.candidates; c++)
+        for (uint32_t c = 0; c < cold.n_candidates; c++)
             assert_int_equal(warm.candidate[c].name, cold.candidate[c].name);
         score_cache_free(cache);
         snapshot_unref(snapshot);

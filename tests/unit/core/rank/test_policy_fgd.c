@@ -20,7 +20,7 @@ static uint32_t unusable_by(const struct room *room, const struct workload_class
     uint32_t unusable = 0;
     uint32_t fits = 0;
 
-    for (uint32_t i = 0; i < room->gpus; i++) {
+    for (uint32_t i = 0; i < room->n_gpus; i++) {
         const struct gpu_room *gpu = &room->gpu[i];
         if (gpu->closed != REASON_NONE)
             continue;

@@ -33,7 +33,7 @@ static void count_supply(const struct ledger *ledger, struct supply *out)
         room_of(node, &room);
         remaining_of(&room, kinds, &remaining);
         class_capacity_of(workload, &remaining, &slots);
-        out->nodes += node->gpus > 0;
+        out->nodes += node->n_gpus > 0;
         out->free_milli += remaining.free_milli;
         for (uint32_t i = 0; i < workload->n_scarce; i++)
             out->slots[i] += slots.count[i];
@@ -61,7 +61,8 @@ static void assert_prices(struct ledger *ledger)
 
     count_supply(ledger, &supply);
     scarcity_prices(context->workload, &supply, price);
-    assert_memory_equal(context->price, price, context->workload->n_scarce * sizeof price[0]);
+    assert_memory_equal(context->scarcity_price, price,
+                        context->workload->n_scarce * sizeof price[0]);
 }
 
 CORE_TEST(prices__are_updated_after_every_20_grants)
@@ -150,7 +151,7 @@ static enum distance nearest_pair(const struct node *node, const struct request 
     enum distance nearest = DISTANCE_ANYWHERE;
 
     assert_int_equal(want->parts, 2);
-    for (uint32_t a = 0; a < node->gpus; a++)
+    for (uint32_t a = 0; a < node->n_gpus; a++)
         for (uint32_t b = 0; b < a; b++) {
             const struct gpu *gpu[] = {&node->gpu[a], &node->gpu[b]};
             bool fits = true;
@@ -173,9 +174,9 @@ static enum distance nearest_pair(const struct node *node, const struct request 
 static void assert_near(struct life *life, const struct request *request,
                         const struct filter_answer *answer)
 {
-    if (!life->linked || request->wants != 1 || request->want[0].parts != 2)
+    if (!life->linked || request->n_wants != 1 || request->want[0].parts != 2)
         return;
-    for (uint32_t i = 0; i < answer->candidates; i++) {
+    for (uint32_t i = 0; i < answer->n_candidates; i++) {
         const struct candidate *candidate = &answer->candidate[i];
         assert_int_equal(candidate->rank.distance, nearest_pair(candidate->node, request));
         assert_true(i == 0 || candidate[-1].rank.distance <= candidate->rank.distance);
@@ -183,7 +184,7 @@ static void assert_near(struct life *life, const struct request *request,
                     candidate->rank.distance == DISTANCE_LINKED);
         life->near[candidate->rank.distance]++;
     }
-    if (answer->candidates > 0)
+    if (answer->n_candidates > 0)
         assert_int_equal(answer->candidate[0].placement->distance,
                          answer->candidate[0].rank.distance);
 }
@@ -196,7 +197,7 @@ static void place_one(struct life *life)
     struct asked without;
 
     if (draw_below(&life->seed, 12) == 0)
-        request->wants = 0; /* only CPU and memory: ranked, never reserved */
+        request->n_wants = 0; /* only CPU and memory: ranked, never reserved */
     else if (life->linked && request->want[0].parts > 1)
         request->topology = (enum topology)draw_below(&life->seed, TOPOLOGIES);
     if (life->levels && draw_below(&life->seed, 2) == 0)
@@ -205,15 +206,15 @@ static void place_one(struct life *life)
     cluster_ask(&without, core, request, NULL);
     assert_same_answers(&with.answer, &without.answer);
     assert_near(life, request, &with.answer);
-    if (with.answer.verdict == FILTER_FITS && request->wants > 0) {
+    if (with.answer.verdict == FILTER_FITS && request->n_wants > 0) {
         const char *uid = arena_printf(&core->arena, "p-%u", life->pods++);
         const struct candidate *best = &with.answer.candidate[0];
         assert_int_equal(core_reserve_for(core, uid, best->node->name->text, request), VERDICT_OK);
         const struct allocation *made = ledger_find(core->ledger, text_of(uid));
         struct share share[PARTS_MAX];
         place_shares(best->placement, request, best->node, share);
-        assert_int_equal(made->facts.shares, best->placement->parts);
-        for (uint32_t i = 0; i < made->facts.shares;
+        assert_int_equal(made->facts.n_shares, best->placement->n_parts);
+        for (uint32_t i = 0; i < made->facts.n_shares;
              i++) { /* bind chooses what filter has chosen */
             assert_ptr_equal(made->facts.share[i].gpu, share[i].gpu);
             assert_int_equal(made->facts.share[i].milli, share[i].milli);
@@ -347,7 +348,7 @@ static int64_t merit_of(const struct merits *merits, const struct placement *pla
         int64_t lost = were.count[i] - are.count[i];
         if (lost > 0 && workload_alike(&class, &workload->class[workload->scarce[i]]))
             lost--;
-        merit -= lost * merits->context->price[i];
+        merit -= lost * merits->context->scarcity_price[i];
     }
     return merit;
 }
@@ -359,16 +360,16 @@ static void try_everything(struct merits *merits)
     struct placement placement = {.raised_milli = 0};
 
     merits->any = false;
-    for (uint32_t set = 0; set < 1U << merits->room->gpus; set++) {
+    for (uint32_t set = 0; set < 1U << merits->room->n_gpus; set++) {
         bool fits = (uint32_t)__builtin_popcount(set) == want->parts;
-        placement.parts = 0;
-        for (uint32_t i = 0; i < merits->room->gpus; i++) {
+        placement.n_parts = 0;
+        for (uint32_t i = 0; i < merits->room->n_gpus; i++) {
             const struct gpu_room *gpu = &merits->room->gpu[i];
             if ((set >> i & 1) == 0)
                 continue;
             fits = fits && gpu->closed == REASON_NONE && gpu->free_milli >= want->milli &&
                    request_takes_model(merits->request, atom_text(gpu->model));
-            placement.part[placement.parts++] = (struct part){.gpu = (uint16_t)i};
+            placement.part[placement.n_parts++] = (struct part){.gpu = (uint16_t)i};
         }
         if (!fits)
             continue;
@@ -405,7 +406,7 @@ static void assert_best_merit(struct merits *merits, const struct node *node)
     assert_int_equal(rank.left_milli, 0);
     assert_int_equal(rank.free_milli, 0);
     assert_true(rank.judged > 0);
-    for (uint32_t i = 0; i < placement.parts; i++)
+    for (uint32_t i = 0; i < placement.n_parts; i++)
         merits->best_on &= ~(1U << placement.part[i].gpu);
     /* or another set that is as good */
     assert_true(merits->best_on == 0 || merit_of(merits, &placement) == merits->best);

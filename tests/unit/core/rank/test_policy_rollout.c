@@ -29,7 +29,7 @@ static bool slow_place(struct room *room, const struct workload_class *class)
         return false;
     for (uint32_t p = 0; p < class->parts; p++) {
         uint32_t best = GPUS_PER_NODE_MAX;
-        for (uint32_t i = 0; i < room->gpus; i++)
+        for (uint32_t i = 0; i < room->n_gpus; i++)
             if (!used[i] && room->gpu[i].closed == REASON_NONE &&
                 room->gpu[i].free_milli >= class->milli && gpu_may_serve(&room->gpu[i], class) &&
                 (best == GPUS_PER_NODE_MAX || room->gpu[i].free_milli < room->gpu[best].free_milli))
@@ -53,7 +53,7 @@ static uint64_t slow_idle(const struct workload *workload, const struct room *ro
 
     if (room->closed != REASON_NONE)
         return 0;
-    if (workload->sequences == 0)
+    if (workload->n_sequences == 0)
         return (uint64_t)room->free_milli * WORKLOAD_SEQUENCES;
     for (uint32_t s = 0; s < WORKLOAD_SEQUENCES; s++) {
         struct room filling = *room;
@@ -91,7 +91,7 @@ TEST(rollout__ignores_kinds_without_effect)
         struct workload_class class[20];
         const uint32_t classes = draw_classes(&seed, ARRAY_LEN(class), class);
         for (uint32_t c = 0; c < classes; c++) {
-            class[c].models = 0;
+            class[c].n_models = 0;
             class[c].share_mib = 0;
             class[c].host.cpu_milli = c; /* else some would be equal now */
         }
@@ -99,18 +99,18 @@ TEST(rollout__ignores_kinds_without_effect)
         struct room room;
         struct remaining equal;
         draw_room_of(&seed, 2 + draw_below(&seed, 8), &room);
-        for (uint32_t g = 0; g < room.gpus; g++)
+        for (uint32_t g = 0; g < room.n_gpus; g++)
             room.gpu[g].milli = GPU_MILLI;
         kinds_done(&kinds);
         kinds_init(&kinds, workload);
         remaining_of(&room, &kinds, &equal);
         struct remaining several = equal;
-        if (equal.gpus > 1) {
+        if (equal.n_gpus > 1) {
             const uint32_t other = kinds.count;
             kinds.kind[other] = kinds.kind[equal.kind[0]];
-            for (uint32_t g = 0; g < equal.gpus; g++)
+            for (uint32_t g = 0; g < equal.n_gpus; g++)
                 equal.kind[g] = several.kind[g] = equal.kind[0];
-            several.kind[draw_below(&seed, equal.gpus)] = (uint8_t)other;
+            several.kind[draw_below(&seed, equal.n_gpus)] = (uint8_t)other;
             checked++;
             uint64_t work = 0;
             assert_int_equal(rollout_idle(workload, &several, &work),
@@ -126,7 +126,8 @@ TEST(rollout__fills_a_node_until_no_pod_fits)
     const struct workload_class class[] = {
         {.host = {1000, 100}, .parts = 1, .milli = 300, .count = 1}};
     struct workload *workload = workload_new(class, 1);
-    struct room room = {.gpus = 2, .host_known = true, .host = {96000, 100000}, .free_milli = 1900};
+    struct room room = {
+        .n_gpus = 2, .host_known = true, .host = {96000, 100000}, .free_milli = 1900};
     for (uint32_t i = 0; i < 2; i++)
         room.gpu[i] = (struct gpu_room){
             .milli = GPU_MILLI, .free_milli = GPU_MILLI - 100 * i, .model = atom("A100")};
@@ -147,7 +148,7 @@ TEST(rollout__counts_each_try_as_work)
     const struct workload_class class[] = {{.parts = 2, .milli = 500, .count = 1}};
     struct workload *workload = workload_new(class, 1);
     struct remaining remaining = {.host = {HOST_UNKNOWN, HOST_UNKNOWN},
-                                  .gpus = 4,
+                                  .n_gpus = 4,
                                   .free_milli = 4000,
                                   .total_milli = 4000,
                                   .free = {1000, 1000, 1000, 1000},
@@ -180,7 +181,7 @@ TEST(rollout__counts_each_try_as_work)
 TEST(rollout__leaves_everything_idle_without_pods)
 {
     const struct workload_class class[] = {{.host = {1000, 100}, .count = 5}};
-    struct room room = {.gpus = 1, .free_milli = 700};
+    struct room room = {.n_gpus = 1, .free_milli = 700};
     room.gpu[0] = (struct gpu_room){.milli = GPU_MILLI, .free_milli = 700, .model = atom("A100")};
     struct workload *workload = workload_new(class, 1);
     assert_int_equal(idle_of(workload, &room), 700 * WORKLOAD_SEQUENCES);

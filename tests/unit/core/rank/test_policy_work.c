@@ -25,7 +25,7 @@ static void set_up(struct setting *setting, enum policy_kind kind, uint32_t gpus
                                            {.parts = 2, .milli = 500, .count = 1}};
     const struct node_build build = {.name = atom("n"), .uid = atom("u"), .problem_text = atom("")};
 
-    *setting = (struct setting){.request = {.wants = wants}, .room = {.gpus = gpus}};
+    *setting = (struct setting){.request = {.n_wants = wants}, .room = {.n_gpus = gpus}};
     setting->request.want = setting->want;
     for (uint32_t w = 0; w < wants; w++)
         setting->want[w] = (struct want){.container = "c", .parts = 1, .milli = 100 + w};
@@ -67,11 +67,11 @@ static uint32_t units(uint64_t work)
 /* The walk and the placements that it visits: parts, containers and more on each GPU. */
 static uint64_t walk_work(const struct setting *setting, uint32_t placements, uint32_t more)
 {
-    uint32_t on_each = 5 * setting->request.wants + more;
-    for (uint32_t w = 0; w < setting->request.wants; w++)
+    uint32_t on_each = 5 * setting->request.n_wants + more;
+    for (uint32_t w = 0; w < setting->request.n_wants; w++)
         on_each += setting->want[w].parts;
     return 8 * (uint64_t)setting->plan.walked +
-           placements * (100 + (uint64_t)setting->room.gpus * on_each);
+           placements * (100 + (uint64_t)setting->room.n_gpus * on_each);
 }
 
 TEST(work__of_spread_counts_compared_placements)

@@ -53,8 +53,8 @@ TEST(gpu_kind__takes_a_class_by_model_size_and_memory)
         {.parts = 1, .milli = 601, .count = 1},
         {.parts = 1, .milli = 100, .count = 1, .share_mib = 16},
         {.parts = 1, .milli = 100, .count = 1, .share_mib = 17},
-        {.parts = 2, .milli = 100, .count = 1, .models = 1, .model = t4},
-        {.parts = 2, .milli = 100, .count = 1, .models = 2, .model = either},
+        {.parts = 2, .milli = 100, .count = 1, .n_models = 1, .model = t4},
+        {.parts = 2, .milli = 100, .count = 1, .n_models = 2, .model = either},
         {.count = 1},
     };
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
@@ -91,7 +91,7 @@ TEST(gpu_kind__has_a_bit_for_the_last_of_many_classes)
 
 TEST(remaining__contains_only_open_gpus)
 {
-    struct room room = {.gpus = 4, .host_known = true, .host = {5000, 600}};
+    struct room room = {.n_gpus = 4, .host_known = true, .host = {5000, 600}};
     struct remaining remaining;
     room.gpu[0] = gpu_of("A100", 1000, 100);
     room.gpu[1] = gpu_of("T4", 1000, 100);
@@ -101,7 +101,7 @@ TEST(remaining__contains_only_open_gpus)
     room.gpu[2].free_milli = 300;
 
     measure(&room, &remaining);
-    assert_int_equal(remaining.gpus, 3);
+    assert_int_equal(remaining.n_gpus, 3);
     assert_int_equal(remaining.free_milli, 1800);
     assert_int_equal(remaining.total_milli, 2500);
     assert_int_equal(remaining.host.cpu_milli, 5000);
@@ -117,14 +117,14 @@ TEST(remaining__contains_only_open_gpus)
 
     room.closed = REASON_UNPLACED;
     measure(&room, &remaining);
-    assert_int_equal(remaining.gpus, 0);
+    assert_int_equal(remaining.n_gpus, 0);
     assert_int_equal(remaining.free_milli, 0);
     assert_int_equal(remaining.total_milli, 0);
 }
 
 TEST(gpu_kind__is_shared_by_equal_model_milli_and_mib)
 {
-    struct room room = {.gpus = 6};
+    struct room room = {.n_gpus = 6};
     struct remaining remaining;
     room.gpu[0] = gpu_of("A100", 1000, 100);
     room.gpu[1] = gpu_of("A100", 1000, 101);
@@ -144,11 +144,11 @@ TEST(gpu_kind__is_shared_by_equal_model_milli_and_mib)
 /* Kinds first .. first + gpus - 1 of a row of kinds that differ by their memory. */
 static void remaining_of_row(uint32_t first, uint32_t gpus, struct remaining *out)
 {
-    struct room room = {.gpus = gpus};
+    struct room room = {.n_gpus = gpus};
     for (uint32_t i = 0; i < gpus; i++)
         room.gpu[i] = gpu_of("A100", 1000, first + i);
     remaining_of(&room, &kinds, out);
-    assert_int_equal(out->gpus, gpus);
+    assert_int_equal(out->n_gpus, gpus);
     assert_int_equal(out->free_milli, gpus * 1000);
     assert_int_equal(out->total_milli, gpus * 1000);
     for (uint32_t i = 0; i < gpus; i++) {
@@ -177,7 +177,7 @@ TEST(kinds__are_dropped_when_a_new_one_finds_no_space)
 /* Two GPUs, the first of them closed to shares, and two that are free. */
 static void remaining_of_four(struct remaining *out)
 {
-    struct room room = {.gpus = 4, .host_known = true, .host = {5000, 600}};
+    struct room room = {.n_gpus = 4, .host_known = true, .host = {5000, 600}};
     for (uint32_t i = 0; i < 4; i++)
         room.gpu[i] = gpu_of("A100", 1000, 100);
     room.gpu[0].closed = REASON_UNHEALTHY;
@@ -191,8 +191,8 @@ TEST(remaining_take__takes_the_peak_on_each_gpu)
         {.container = "a", .kind = CONTAINER_APP, .parts = 2, .milli = 300},
         {.container = "b", .kind = CONTAINER_APP, .parts = 1, .milli = 200},
     };
-    const struct request request = {.wants = 3, .want = want, .host = {2000, 100}};
-    const struct placement placement = {.parts = 4, .part = {{0, 1}, {1, 1}, {1, 3}, {2, 3}}};
+    const struct request request = {.n_wants = 3, .want = want, .host = {2000, 100}};
+    const struct placement placement = {.n_parts = 4, .part = {{0, 1}, {1, 1}, {1, 3}, {2, 3}}};
     struct remaining remaining;
 
     remaining_of_four(&remaining);
@@ -208,7 +208,7 @@ TEST(remaining_take__takes_the_peak_on_each_gpu)
 TEST(remaining_take__empties_a_known_host_and_keeps_an_unknown_one)
 {
     const struct request request = {.host = {5000, 601}};
-    const struct placement none = {.parts = 0};
+    const struct placement none = {.n_parts = 0};
     struct remaining remaining;
 
     remaining_of_four(&remaining);
@@ -231,7 +231,7 @@ TEST(remaining_take__agrees_with_room_take)
                             .parts = 1 + draw_below(&seed, 3),
                             .milli = 50 * (1 + draw_below(&seed, 20))};
         const struct request request = {
-            .wants = 1, .want = &want, .host = {draw_below(&seed, 7000), 9}};
+            .n_wants = 1, .want = &want, .host = {draw_below(&seed, 7000), 9}};
         struct room room;
         struct placement placement;
         struct remaining remaining;
@@ -241,14 +241,14 @@ TEST(remaining_take__agrees_with_room_take)
         if (place_search(&room, &request, &placement) == REASON_NONE) {
             placed++;
             remaining_take(&remaining, &request, &placement);
-            for (uint32_t p = 0; p < placement.parts; p++)
+            for (uint32_t p = 0; p < placement.n_parts; p++)
                 room_take(&room, placement.part[p].gpu, want.milli);
             remaining_of(&room, &kinds, &after);
-            assert_int_equal(remaining.gpus, after.gpus);
+            assert_int_equal(remaining.n_gpus, after.n_gpus);
             assert_int_equal(remaining.free_milli, after.free_milli);
             assert_int_equal(remaining.free_milli, room.free_milli);
             assert_memory_equal(remaining.free, after.free,
-                                remaining.gpus * sizeof *remaining.free);
+                                remaining.n_gpus * sizeof *remaining.free);
         }
     }
     assert_true(placed > 100);
@@ -258,7 +258,7 @@ TEST(remaining_take__agrees_with_room_take)
 TEST(kinds__hold_their_models)
 {
     struct names *names = names_new();
-    struct room room = {.gpus = 2};
+    struct room room = {.n_gpus = 2};
     struct remaining remaining;
     const struct atom *model = names_intern(names, TEXT("H100"));
     room.gpu[0] = room.gpu[1] =

@@ -12,7 +12,7 @@ static uint32_t slow_slots(const struct room *room, const struct workload_class 
     uint64_t gpus = 0;
     uint64_t slots = 0;
 
-    for (uint32_t i = 0; i < room->gpus; i++)
+    for (uint32_t i = 0; i < room->n_gpus; i++)
         gpus += room->closed == REASON_NONE && room->gpu[i].closed == REASON_NONE &&
                 room->gpu[i].free_milli >= class->milli && gpu_may_serve(&room->gpu[i], class);
     const bool cpu = room->host_known && room->host.cpu_milli != UINT32_MAX;

@@ -38,7 +38,7 @@ static uint32_t ask_once(struct core_fixture *core, const struct request *reques
 {
     struct asked asked;
     cluster_ask(&asked, core, request, cache);
-    const uint32_t candidates = asked.answer.candidates;
+    const uint32_t candidates = asked.answer.n_candidates;
     cluster_ask_done(&asked);
     return candidates;
 }
@@ -49,7 +49,7 @@ static void other_prices(struct core_fixture *core, int64_t price)
     struct policy_context *context =
         policy_context_new(former->kind, former->seed, former->workload);
     for (uint32_t i = 0; i < context->workload->n_scarce; i++)
-        context->price[i] = price * (i + 1);
+        context->scarcity_price[i] = price * (i + 1);
     policy_context_unref(former);
     core->ledger->context = context;
 }
@@ -172,7 +172,7 @@ CACHE_TEST(score_cache__scores_an_unknown_node_each_time)
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
     asked.name[NODES] = TEXT("new");
-    asked.question.names++;
+    asked.question.n_names++;
     asked.question.node = nodes;
     asked.question.cache = cache;
     for (uint32_t turn = 0; turn < 2; turn++) {
@@ -209,7 +209,7 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
     asked.name[0] = TEXT("new");
     asked.name[1] = text_of(cluster_node(core, 0));
-    asked.question.names = 2;
+    asked.question.n_names = 2;
     asked.question.node = nodes;
     asked.question.cache = cache;
     filter_ask(&asked.question, &asked.arena, &asked.answer);
@@ -218,7 +218,7 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     filter_ask(&asked.question, &asked.arena, &asked.answer);
     asked.question.cache = NULL;
     filter_ask(&asked.question, &asked.arena, &fresh);
-    assert_int_equal(asked.answer.candidates, 1);
+    assert_int_equal(asked.answer.n_candidates, 1);
     assert_ptr_equal(asked.answer.candidate[0].node, node);
     assert_int_equal(asked.answer.candidate[0].rank.key[0], fresh.candidate[0].rank.key[0]);
     policy_context_unref(context);
@@ -280,7 +280,7 @@ CACHE_TEST(score_cache_idle__rolls_equal_room_out_once)
     struct remaining remaining = {.total_milli = 3000, .kinds = score_cache_kinds(cache)->kind};
     for (uint32_t i = 0; i < ARRAY_LEN(row); i++) {
         remaining.host = row[i].host;
-        remaining.gpus = row[i].gpus;
+        remaining.n_gpus = row[i].gpus;
         remaining.free_milli = 0;
         for (uint32_t g = 0; g < 3; g++) {
             remaining.free[g] = row[i].free_milli[g];
@@ -290,7 +290,7 @@ CACHE_TEST(score_cache_idle__rolls_equal_room_out_once)
         note_idle(workload, &remaining, i == 1);
         note_idle(workload, &remaining, true);
     }
-    remaining.gpus = 1; /* enough of them to fall on the same entries now and then */
+    remaining.n_gpus = 1; /* enough of them to fall on the same entries now and then */
     remaining.free_milli = 299;
     for (uint32_t i = 1; i < 3000; i++) {
         remaining.host.cpu_milli = 10 * i;
@@ -307,7 +307,7 @@ CACHE_TEST(score_cache_idle__skips_large_and_mixed_room)
     cluster_ask(&asked, core, cluster_shape(core, 0), cache);
     const struct workload *workload = asked.snapshot->context->workload;
     struct remaining remaining = {
-        .host = {8000, 900}, .gpus = 16, .kinds = score_cache_kinds(cache)->kind};
+        .host = {8000, 900}, .n_gpus = 16, .kinds = score_cache_kinds(cache)->kind};
     remaining.free_milli = remaining.total_milli = 1600;
     for (uint32_t i = 0; i < 17; i++)
         remaining.free[i] = 100;
@@ -317,7 +317,7 @@ CACHE_TEST(score_cache_idle__skips_large_and_mixed_room)
     remaining.kind[15] = 1;
     assert_idle(workload, &remaining);
     remaining.kind[15] = 0;
-    remaining.gpus = 17;
+    remaining.n_gpus = 17;
     remaining.free_milli = remaining.total_milli = 1700;
     assert_idle(workload, &remaining);
     assert_int_equal(score_cache_counts(cache).idle_found, before.idle_found);
@@ -421,7 +421,7 @@ static void ask_both(struct core_fixture *core, struct filter_question *question
     question->cache = cache;
     filter_ask(question, &core->arena, out);
     assert_same_answers(out, &without);
-    assert_int_equal(out->candidates, question->names);
+    assert_int_equal(out->n_candidates, question->n_names);
 }
 
 /*
@@ -444,16 +444,16 @@ CACHE_TEST(score_cache__survives_too_many_levels)
     cluster_set_levels(core, POLICY_FGD, SHAPES);
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     struct filter_question question = {
-        .snapshot = snapshot, .request = request, .names = LEVELS, .name = name};
+        .snapshot = snapshot, .request = request, .n_names = LEVELS, .name = name};
     for (uint32_t turn = 0; turn < 4; turn++) {
         if (turn == 2) { /* now without the first nodes */
-            question.names = FIT;
+            question.n_names = FIT;
             question.name = &name[LEVELS - FIT];
         }
         ask_both(core, &question, &answer);
-        for (uint32_t i = 0; i < answer.candidates; i++)
+        for (uint32_t i = 0; i < answer.n_candidates; i++)
             assert_int_equal(answer.candidate[i].rank.raised_milli,
-                             100 + LEVELS - question.names + answer.candidate[i].name);
+                             100 + LEVELS - question.n_names + answer.candidate[i].name);
         /* A full table is emptied as a whole, and then there is room for others. */
         assert_int_equal(score_cache_counts(cache).found, turn < 3 ? 0 : FIT);
     }
@@ -478,7 +478,7 @@ CACHE_TEST(score_cache__survives_too_many_gpu_kinds)
     }
     ledger_set_policy_context(core->ledger, context);
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
-    struct filter_question question = {.snapshot = snapshot, .names = KINDS, .name = name};
+    struct filter_question question = {.snapshot = snapshot, .n_names = KINDS, .name = name};
     for (uint32_t milli = 100; milli < 500; milli += 100) {
         question.request = core_request(core, arena_printf(&core->arena, "%u", milli));
         ask_both(core, &question, &answer);

@@ -31,7 +31,7 @@ PRICES_TEST(price__is_zero_without_prices)
 {
     static const struct model_price said[] = {{"T4", 7}};
     book->prices_by = PRICES_OFF;
-    book->prices = 1;
+    book->n_prices = 1;
     book->price = said;
     assert_int_equal(price_of(book, "T4"), 0);
     assert_int_equal(rulebook_price(book, TEXT("T4"), 16384), 0);
@@ -40,12 +40,12 @@ PRICES_TEST(price__is_zero_without_prices)
 PRICES_TEST(price__of_the_document_comes_first)
 {
     static const struct model_price said[] = {{"A100*", 1}, {"A*", 6}, {"Tesla-T4", PRICE_MAX}};
-    book->prices = 2;
+    book->n_prices = 2;
     book->price = said;
     assert_int_equal(price_of(book, "NVIDIA A100-SXM4-80GB"), 1);
     assert_int_equal(price_of(book, "A30"), 6);
     assert_int_equal(price_of(book, "T4"), 100);
-    book->prices = 3;
+    book->n_prices = 3;
     assert_int_equal(price_of(book, "T4"), PRICE_MAX);
 }
 
@@ -53,14 +53,14 @@ PRICES_TEST(price__of_an_exact_name_comes_before_globs)
 {
     static const struct model_price said[] = {{"A100*", 1},          {"A100", 2}, {"NVIDIA-x", 3},
                                               {"A100-SXM4-80GB", 4}, {"T4", 5},   {"T4", 6}};
-    book->prices = ARRAY_LEN(said);
+    book->n_prices = ARRAY_LEN(said);
     book->price = said;
     assert_int_equal(price_of(book, "NVIDIA A100-SXM4-80GB"), 4);
     assert_int_equal(price_of(book, "NVIDIA A100"), 2);
     assert_int_equal(price_of(book, "NVIDIA A100-PCIE-40GB"), 1);
     assert_int_equal(price_of(book, "Tesla-T4"), 5);
     book->price = said + 1;
-    book->prices--;
+    book->n_prices--;
     assert_int_equal(price_of(book, "NVIDIA A100-PCIE-40GB"), 2); /* from the left */
 }
 
@@ -99,14 +99,14 @@ PRICES_TEST(price__of_a_part_follows_the_document)
     static const struct model_price parts[] = {{"L40S*", 1000}, {"L40S-24Q", 7}};
     static const struct model_price some[] = {{"*-24Q", 9}};
     book->price = whole;
-    book->prices = 2;
+    book->n_prices = 2;
     assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-24Q"), 24576), 500);
     assert_int_equal(rulebook_price(book, TEXT("card-8Q"), 1), 50); /* of an unknown whole */
     book->price = parts;
     assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-24Q"), 24576), 7);
     assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-12Q"), 12288), 250);
     book->price = some;
-    book->prices = 1;
+    book->n_prices = 1;
     assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-24Q"), 12288), 9);
     assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-12Q"), 12288), 120);
 }
@@ -125,7 +125,7 @@ PRICES_TEST(price__of_one_is_not_absent)
 
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         book->price = row[i].price;
-        book->prices = 2;
+        book->n_prices = 2;
         assert_int_equal(rulebook_price(book, TEXT("NVIDIA-L40S-24Q"), 24576), row[i].should);
     }
 }
@@ -265,7 +265,7 @@ PRICES_TEST(price__of_an_unknown_model_follows_its_memory)
     assert_int_equal(rulebook_named_price(book, TEXT("T4")).price, 100);
     long_name[MODEL_BYTES_MAX] = '\0';
     const struct model_price said[] = {{"*", 9}};
-    book->prices = 1;
+    book->n_prices = 1;
     book->price = said;
     assert_int_equal(rulebook_price(book, text_of(long_name), 32768), 9);
     assert_int_equal(rulebook_named_price(book, TEXT("")).price, 0); /* no name is no model */
@@ -312,26 +312,26 @@ TEST(rule_next__is_the_next_amount_that_the_rule_allows)
     assert_int_equal(rule_next(&rule, 350), 350);
     assert_int_equal(rule_next(&rule, 980), 980);
     assert_int_equal(rule_next(&rule, 981), 0);
-    const struct rule sizes = {.sizes = 2, .size = {250, 500}};
+    const struct rule sizes = {.n_sizes = 2, .size = {250, 500}};
     assert_int_equal(rule_next(&sizes, 100), 250);
     assert_int_equal(rule_next(&sizes, 251), 500);
     assert_int_equal(rule_next(&sizes, 501), 0);
-    const struct rule one_size = {.sizes = 1, .size = {500}};
+    const struct rule one_size = {.n_sizes = 1, .size = {500}};
     assert_int_equal(rule_next(&one_size, 300), 500);
     assert_int_equal(rule_next(&one_size, 600), 0);
-    rule.sizes = 3;
+    rule.n_sizes = 3;
     rule.size[0] = 280; /* below the least */
     rule.size[1] = 400; /* no multiple */
     rule.size[2] = 420;
     assert_int_equal(rule_next(&rule, 1), 420);
     assert_int_equal(rule_next(&rule, 420), 420);
     assert_int_equal(rule_next(&rule, 421), 0);
-    rule.sizes = 0;
+    rule.n_sizes = 0;
     rule.whole = true;
     rule.step_milli = 100;
     assert_int_equal(rule_next(&rule, 1), 1000);
     rule.step_milli = 70;
     assert_int_equal(rule_next(&rule, 1), 0);
-    rule.sizes = 1;
+    rule.n_sizes = 1;
     assert_int_equal(rule_next(&rule, 1), 0);
 }

@@ -22,8 +22,8 @@ static int hours_start(void **state)
 
     hours = (struct hours){.book = rulebook_new(POLICY_BINPACK, "test")};
     hours.book->rule = hours.rule;
-    hours.book->zone[hours.book->zones++] = zone_utc();
-    hours.book->zone[hours.book->zones++] = zones_of_rule("East", "<+02>-2");
+    hours.book->zone[hours.book->n_zones++] = zone_utc();
+    hours.book->zone[hours.book->n_zones++] = zones_of_rule("East", "<+02>-2");
     *state = &hours;
     return 0;
 }
@@ -39,7 +39,7 @@ static int hours_done(void **state)
 /* when NULL: always. */
 static void add_rule(struct hours *hours, const char *when)
 {
-    const uint32_t at = hours->book->rules++;
+    const uint32_t at = hours->book->n_rules++;
     struct err err;
 
     hours->rule[at].name = "test";

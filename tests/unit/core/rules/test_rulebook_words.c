@@ -19,15 +19,15 @@ TEST(rule_words__name_each_demand)
     says(&(struct rule){.whole = true}, "only whole GPUs");
     says(&(struct rule){.min_milli = 5}, "shares of at least 5 milli");
     says(&(struct rule){.step_milli = 5}, "shares in steps of 5 milli");
-    says(&(struct rule){.sizes = 1, .size = {250}}, "250 milli and nothing else");
-    says(&(struct rule){.sizes = 2, .size = {250, 500}}, "250 or 500 milli and nothing else");
-    says(&(struct rule){.sizes = 3, .size = {1, 2, 3}}, "1, 2 or 3 milli and nothing else");
+    says(&(struct rule){.n_sizes = 1, .size = {250}}, "250 milli and nothing else");
+    says(&(struct rule){.n_sizes = 2, .size = {250, 500}}, "250 or 500 milli and nothing else");
+    says(&(struct rule){.n_sizes = 3, .size = {1, 2, 3}}, "1, 2 or 3 milli and nothing else");
     says(&(struct rule){.reserve = 1}, "keeps 1 idle host for pods of several GPUs");
     says(&(struct rule){.reserve = 2}, "keeps 2 idle hosts for pods of several GPUs");
     says(&(struct rule){.min_milli = 1}, "shares of at least 1 milli");
     says(&(struct rule){.step_milli = 1}, "shares in steps of 1 milli");
-    says(&(struct rule){.models = 1, .model = model}, "only models A100*");
-    says(&(struct rule){.models = 2, .model = model}, "only models A100*, H100*");
+    says(&(struct rule){.n_models = 1, .model = model}, "only models A100*");
+    says(&(struct rule){.n_models = 2, .model = model}, "only models A100*, H100*");
     says(&(struct rule){.memory = MEMORY_RAISE}, "gpu-memory raises the share");
     says(&(struct rule){.memory = MEMORY_FILTER}, "gpu-memory only filters");
     says(&(struct rule){.topology = TOPOLOGY_NVLINK}, "GPUs of a container linked by NVLink");
@@ -41,8 +41,9 @@ TEST(rule_words__name_nodes_and_namespaces)
 {
     static const struct label label[] = {{"pool", "a*"}, {"disk", ""}};
     static const char *const namespace[] = {"ml-*", "b"};
-    const struct rule some = {.labels = 2, .label = label, .namespaces = 2, .namespace = namespace};
-    const struct rule all = {.labels = 0};
+    const struct rule some = {
+        .n_labels = 2, .label = label, .n_namespaces = 2, .namespace = namespace};
+    const struct rule all = {.n_labels = 0};
     CLEANUP(strbuf_done) struct strbuf text;
     strbuf_init(&text);
     rule_add_nodes(&text, &some);
@@ -75,7 +76,7 @@ static void unmatched(struct rule rule, const char *want)
 
     strbuf_init(&text);
     rule.name = "r";
-    book->rules = 1;
+    book->n_rules = 1;
     book->rule = &rule;
     for (size_t i = 0; i < ARRAY_LEN(shown); i++) {
         const struct labels *labels = labels_new(shown[i].label, shown[i].labels, names);
@@ -103,29 +104,29 @@ TEST(rule_words__name_labels_and_models_without_a_match)
     static const char *const any[] = {"T4", "H100"};
     static const struct label first[] = {{"pool", "nigth"}, {"disk", "ssd"}};
     static const char *const h200[] = {"H200*"};
-    unmatched((struct rule){.labels = 2, .label = first},
+    unmatched((struct rule){.n_labels = 2, .label = first},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
-    unmatched((struct rule){.labels = 1, .label = day, .models = 1, .model = h200},
+    unmatched((struct rule){.n_labels = 1, .label = day, .n_models = 1, .model = h200},
               "rule 1 (r), models: H200* matches 0 nodes");
     unmatched((struct rule){}, "");
-    unmatched((struct rule){.labels = 1, .label = slip},
+    unmatched((struct rule){.n_labels = 1, .label = slip},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
-    unmatched((struct rule){.labels = 2, .label = some}, "");
-    unmatched((struct rule){.labels = 2, .label = separate},
+    unmatched((struct rule){.n_labels = 2, .label = some}, "");
+    unmatched((struct rule){.n_labels = 2, .label = separate},
               "rule 1 (r), nodes: pool=day, disk=ssd matches 0 nodes");
-    unmatched((struct rule){.labels = 3, .label = half},
+    unmatched((struct rule){.n_labels = 3, .label = half},
               "rule 1 (r), nodes: dsk=* matches 0 nodes\n"
               "rule 1 (r), nodes: disk=hdd matches 0 nodes");
-    unmatched((struct rule){.models = 3, .model = models},
+    unmatched((struct rule){.n_models = 3, .model = models},
               "rule 1 (r), models: H200* matches 0 nodes\n"
               "rule 1 (r), models: T5 matches 0 nodes");
-    unmatched((struct rule){.models = 2, .model = any}, "");
-    unmatched((struct rule){.labels = 1, .label = day, .models = 1, .model = a100},
+    unmatched((struct rule){.n_models = 2, .model = any}, "");
+    unmatched((struct rule){.n_labels = 1, .label = day, .n_models = 1, .model = a100},
               "rule 1 (r), models: matches 0 of its 1 node");
-    unmatched((struct rule){.labels = 1, .label = day, .models = 2, .model = any}, "");
-    unmatched((struct rule){.labels = 1, .label = slip, .models = 1, .model = a100},
+    unmatched((struct rule){.n_labels = 1, .label = day, .n_models = 2, .model = any}, "");
+    unmatched((struct rule){.n_labels = 1, .label = slip, .n_models = 1, .model = a100},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes");
-    unmatched((struct rule){.labels = 1, .label = slip, .models = 3, .model = models},
+    unmatched((struct rule){.n_labels = 1, .label = slip, .n_models = 3, .model = models},
               "rule 1 (r), nodes: pool=nigth matches 0 nodes\n"
               "rule 1 (r), models: H200* matches 0 nodes\n"
               "rule 1 (r), models: T5 matches 0 nodes");
@@ -136,7 +137,7 @@ TEST(rule_matches__count_by_label_and_by_model)
     static const struct label label[] = {{"pool", "a"}, {"disk", "*"}};
     static const char *const models[] = {"T4", "H100"};
     const struct rule rule = {
-        .name = "r", .labels = 2, .label = label, .models = 2, .model = models};
+        .name = "r", .n_labels = 2, .label = label, .n_models = 2, .model = models};
     struct names *names = names_new();
     const struct labels *both =
         labels_new((struct label[]){{"pool", "a"}, {"disk", "x"}}, 2, names);
@@ -160,13 +161,14 @@ TEST(rule_matches__count_by_label_and_by_model)
 TEST(rule_words__begin_a_line_for_each_mismatch)
 {
     static const struct label label[] = {{"pool", "a"}};
-    static const struct rule rule[] = {{.name = "all"}, {.name = "r", .labels = 1, .label = label}};
+    static const struct rule rule[] = {{.name = "all"},
+                                       {.name = "r", .n_labels = 1, .label = label}};
     const struct rule_matches none = {0};
     CLEANUP(strbuf_done) struct strbuf text;
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "p");
     strbuf_init(&text);
     book->rule = rule;
-    book->rules = 2;
+    book->n_rules = 2;
     strbuf_char(&text, 'x');
     rule_add_unmatched(&text, book, &rule[0], &none); /* it names no label that could be wrong */
     assert_string_equal(text.data, "x");

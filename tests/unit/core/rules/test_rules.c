@@ -60,10 +60,10 @@ static int tear_down(void **state)
 
 static void say(struct scene *scene, struct rule rule)
 {
-    assert_true(scene->book->rules < RULES);
+    assert_true(scene->book->n_rules < RULES);
     if (rule.name == NULL)
         rule.name = "a rule";
-    scene->rule[scene->book->rules++] = rule;
+    scene->rule[scene->book->n_rules++] = rule;
 }
 
 static void enforce(struct scene *scene, rule_set holding)
@@ -88,7 +88,7 @@ static void show_of(struct scene *scene, const char *name, const char *pool, con
 
     label = (struct label){"pool", pool};
     inventory->label = &label;
-    inventory->labels = pool[0] != '\0';
+    inventory->n_labels = pool[0] != '\0';
     inventory->gpu[0].model = model;
     inventory->gpu[1].model = model;
     assert_int_equal(core_do(&scene->core, &command), expected);
@@ -122,7 +122,7 @@ static void ask(struct scene *scene, const char *words, const char *namespace, b
     const struct filter_question question = {
         .snapshot = out->snapshot,
         .request = out->request,
-        .names = NODES,
+        .n_names = NODES,
         .name = out->name,
         .cache = remembered ? scene->cache : NULL,
     };
@@ -147,9 +147,9 @@ static const char *fits(struct scene *scene, const char *words, const char *name
 
     for (int round = 0; round < 3; round++) {
         ask(scene, words, namespace, round > 0, &asked);
-        for (uint32_t i = 0; i < asked.answer.candidates; i++)
+        for (uint32_t i = 0; i < asked.answer.n_candidates; i++)
             again[i] = asked.answer.candidate[i].node->name->text[0];
-        again[asked.answer.candidates] = '\0';
+        again[asked.answer.n_candidates] = '\0';
         if (round > 0)
             assert_string_equal(again, said);
         (void)snprintf(said, sizeof said, "%s", again);
@@ -241,7 +241,7 @@ static void ask_again(struct asked *asked, uint32_t nodes)
 {
     const struct filter_question question = {.snapshot = asked->snapshot,
                                              .request = asked->request,
-                                             .names = nodes,
+                                             .n_names = nodes,
                                              .name = asked->name};
     filter_ask(&question, &asked->arena, &asked->answer);
 }
@@ -252,7 +252,7 @@ static void ask_again(struct asked *asked, uint32_t nodes)
 
 SCENE_TEST(rule__applies_to_nodes_with_its_labels)
 {
-    rule_on_pools(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    rule_on_pools(scene, (struct rule){.n_labels = 1, .label = training, .whole = true});
     assert_string_equal(fits(scene, "300", "x"), "bc");
     assert_string_equal(fits(scene, "1000", "x"), "abc");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_REFUSED);
@@ -263,13 +263,13 @@ SCENE_TEST(rule__applies_to_nodes_with_its_labels)
 
 SCENE_TEST(rule__with_two_labels_needs_both)
 {
-    rule_on_pools(scene, (struct rule){.labels = 2, .label = training_now, .whole = true});
+    rule_on_pools(scene, (struct rule){.n_labels = 2, .label = training_now, .whole = true});
     assert_string_equal(fits(scene, "300", "x"), "abc");
 }
 
 SCENE_TEST(rule__applies_to_pods_of_its_namespaces)
 {
-    rule_on_pools(scene, (struct rule){.namespaces = 2, .namespace = teams, .min_milli = 500});
+    rule_on_pools(scene, (struct rule){.n_namespaces = 2, .namespace = teams, .min_milli = 500});
     assert_string_equal(fits(scene, "300", "team-a"), "");
     assert_string_equal(fits(scene, "300", "ops"), "");
     assert_string_equal(fits(scene, "300", "ops-2"), "abc");
@@ -280,10 +280,12 @@ SCENE_TEST(rule__applies_to_pods_of_its_namespaces)
 
 SCENE_TEST(rule__first_match_wins_alone)
 {
-    say(scene,
-        (struct rule){
-            .labels = 1, .label = training, .namespaces = 2, .namespace = teams, .min_milli = 200});
-    say(scene, (struct rule){.labels = 1, .label = any_pool, .step_milli = 250});
+    say(scene, (struct rule){.n_labels = 1,
+                             .label = training,
+                             .n_namespaces = 2,
+                             .namespace = teams,
+                             .min_milli = 200});
+    say(scene, (struct rule){.n_labels = 1, .label = any_pool, .step_milli = 250});
     say(scene, (struct rule){.whole = true});
     enforce_on_pools(scene);
     /* Node a has the first rule, b the second, c the third. */
@@ -351,7 +353,7 @@ SCENE_TEST(capacity_generation__grows_when_rules_change)
 
 SCENE_TEST(rule__is_met_by_each_container)
 {
-    rule_on_pools(scene, (struct rule){.sizes = 3, .size = {250, 500, 1000}});
+    rule_on_pools(scene, (struct rule){.n_sizes = 3, .size = {250, 500, 1000}});
     all_fit(scene, "250 1000 500x2", "abc");
     all_fit(scene, "750 250+300 i300+250", "");
     scene->rule[0] = (struct rule){.name = "r", .min_milli = 200, .step_milli = 100};
@@ -363,7 +365,7 @@ SCENE_TEST(rule__is_met_by_each_container)
 SCENE_TEST(rule_models__limit_the_gpus)
 {
     struct asked asked;
-    say(scene, (struct rule){.models = 1, .model = a100});
+    say(scene, (struct rule){.n_models = 1, .model = a100});
     enforce(scene, RULES_ALL);
     show_of(scene, "a", "", "NVIDIA-A100-SXM4-80GB", VERDICT_OK);
     show_of(scene, "b", "", "T4", VERDICT_OK);
@@ -372,10 +374,10 @@ SCENE_TEST(rule_models__limit_the_gpus)
     all_fit(scene, "300+200 2000", "a");
     /* A request for T4s fits on neither node; a node without T4s has that reason. */
     ask(scene, "300", "x", false, &asked);
-    asked.request->models = 1;
+    asked.request->n_models = 1;
     asked.request->model = t4;
     ask_again(&asked, 2);
-    assert_int_equal(asked.answer.candidates, 0);
+    assert_int_equal(asked.answer.n_candidates, 0);
     assert_int_equal(asked.answer.cause[0].why, REASON_MODEL);
     assert_int_equal(asked.answer.cause[1].why, REASON_RULE);
     asked_done(&asked);
@@ -396,7 +398,7 @@ static void show_two_models(struct scene *scene)
 
 SCENE_TEST(rule_models__choose_among_the_gpus_of_a_node)
 {
-    say(scene, (struct rule){.models = 1, .model = a100});
+    say(scene, (struct rule){.n_models = 1, .model = a100});
     enforce(scene, RULES_ALL);
     show_two_models(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
@@ -411,10 +413,10 @@ SCENE_TEST(rule__ignores_whole_gpus_of_the_other_resource)
     struct asked asked;
     rule_on_pools(scene, (struct rule){.whole = true, .min_milli = 700});
     ask(scene, "300", "x", false, &asked);
-    asked.request->wants = 0;
+    asked.request->n_wants = 0;
     asked.request->whole = 1;
     ask_again(&asked, NODES);
-    assert_int_equal(asked.answer.candidates, NODES);
+    assert_int_equal(asked.answer.n_candidates, NODES);
     asked_done(&asked);
 }
 
@@ -428,8 +430,8 @@ SCENE_TEST(rule__ignores_adopted_pods)
 
 SCENE_TEST(rule_models__differ_between_rules)
 {
-    say(scene, (struct rule){.labels = 1, .label = training, .models = 1, .model = a100});
-    say(scene, (struct rule){.models = 1, .model = t4});
+    say(scene, (struct rule){.n_labels = 1, .label = training, .n_models = 1, .model = a100});
+    say(scene, (struct rule){.n_models = 1, .model = t4});
     enforce(scene, RULES_ALL);
     show_of(scene, "a", "training", "A100", VERDICT_OK);
     show_of(scene, "b", "", "A100", VERDICT_OK);
@@ -443,10 +445,10 @@ SCENE_TEST(rule_models__do_not_replace_the_requested_model)
 {
     struct request *request = core_request(&scene->core, "300");
     const struct command bind = reserve_of("p", "x", "a", request);
-    say(scene, (struct rule){.models = 1, .model = a100});
+    say(scene, (struct rule){.n_models = 1, .model = a100});
     enforce(scene, RULES_ALL);
     show_two_models(scene);
-    request->models = 1;
+    request->n_models = 1;
     request->model = t4;
     assert_int_equal(core_do(&scene->core, &bind), VERDICT_REFUSED);
     assert_int_equal(scene->core.reason, REASON_RULE);
@@ -456,7 +458,7 @@ SCENE_TEST(rule__applies_to_a_node_of_one_gpu)
 {
     static const char *const h100[] = {"H100"};
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 8000}};
-    say(scene, (struct rule){.models = 1, .model = h100});
+    say(scene, (struct rule){.n_models = 1, .model = h100});
     enforce(scene, RULES_ALL);
     assert_int_equal(core_node(&scene->core, "a", gpu, 1), VERDICT_OK);
     assert_int_equal(cause_on(scene, "300", "x", 0).why, REASON_RULE);
@@ -468,9 +470,9 @@ SCENE_TEST(rule_takes_model__is_true_without_models)
 {
     char name[MODEL_BYTES_MAX + 1];
     const struct rule any = {.name = "any"};
-    const struct rule some = {.models = 1, .model = a100};
+    const struct rule some = {.n_models = 1, .model = a100};
     static const char *const two[] = {"T4", "?*"};
-    const struct rule all = {.models = 2, .model = two};
+    const struct rule all = {.n_models = 2, .model = two};
     memset(name, 'A', sizeof name);
     assert_true(rule_takes_model(&any, TEXT("T4")));
     assert_true(rule_takes_model(&any, (struct text){name, sizeof name}));
@@ -489,7 +491,7 @@ static struct rulebook *book_of(const char *name, const char *digest, const char
     book->digest = digest;
     book->document = text_of(document);
     if (rule != NULL)
-        book->zone[book->zones++] = zones_of_rule("Made/Zone", rule);
+        book->zone[book->n_zones++] = zones_of_rule("Made/Zone", rule);
     return book;
 }
 
@@ -509,11 +511,11 @@ SCENE_TEST(rulebook_alike__compares_name_bytes_and_zones)
         assert_false(rulebook_alike(others[i], book));
     }
     /* The second zone counts like the first. */
-    book->zone[book->zones++] = zones_of_rule("Made/Zone", "<+03>-3");
-    same->zone[same->zones++] = zones_of_rule("Made/Zone", "<+03>-3");
+    book->zone[book->n_zones++] = zones_of_rule("Made/Zone", "<+03>-3");
+    same->zone[same->n_zones++] = zones_of_rule("Made/Zone", "<+03>-3");
     assert_true(rulebook_alike(book, same));
     others[0]->name = "a";
-    others[0]->zone[others[0]->zones++] = zones_of_rule("Made/Zone", "<+04>-4");
+    others[0]->zone[others[0]->n_zones++] = zones_of_rule("Made/Zone", "<+04>-4");
     assert_false(rulebook_alike(book, others[0]));
     for (size_t i = 0; i < ARRAY_LEN(others); i++)
         rulebook_unref(others[i]);
@@ -534,7 +536,7 @@ SCENE_TEST(rulebook__begins_empty)
     assert_int_equal(rulebook_of_namespace(NULL, TEXT("x")), 0);
     assert_int_equal(rulebook_of_node(NULL, NULL), 0);
     book->rule = rule;
-    book->rules = 2;
+    book->n_rules = 2;
     assert_false(rulebook_has_windows(book));
     rule[0].window = &window;
     assert_true(rulebook_has_windows(book));
@@ -560,7 +562,7 @@ SCENE_TEST(node_without_gpus__keeps_no_labels)
     struct inventory *inventory = core_inventory(&scene->core, "a", "uid", NULL, 0);
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     inventory->label = &label;
-    inventory->labels = 1;
+    inventory->n_labels = 1;
     assert_int_equal(core_do(&scene->core, &command), VERDICT_OK);
     assert_null(ledger_node(scene->core.ledger, TEXT("a"))->labels);
 }
@@ -606,15 +608,15 @@ SCENE_TEST(refusal__names_the_rule_and_its_demand)
     scene->rule[0].whole = false;
     assert_refusal(scene, "50", "policy rule 1 (night): shares of at least 100 milli here");
     assert_refusal(scene, "125", "policy rule 1 (night): shares in steps of 50 milli here");
-    scene->rule[0].sizes = 3;
+    scene->rule[0].n_sizes = 3;
     scene->rule[0].size[0] = 250;
     scene->rule[0].size[1] = 500;
     scene->rule[0].size[2] = 1000;
     assert_refusal(scene, "300", "policy rule 1 (night): shares of 250, 500 or 1000 milli here");
-    scene->rule[0].models = 1;
+    scene->rule[0].n_models = 1;
     scene->rule[0].model = two + 1;
     assert_refusal(scene, "500", "policy rule 1 (night): only GPUs of model H100");
-    scene->rule[0].models = 2;
+    scene->rule[0].n_models = 2;
     scene->rule[0].model = two;
     assert_refusal(scene, "500", "policy rule 1 (night): only GPUs of model A100* or H100");
 }
@@ -658,12 +660,12 @@ SCENE_TEST(refusal__names_the_rule_of_each_node)
     struct texts texts = {0};
     struct asked asked;
     char text[REASON_BYTES_MAX];
-    say(scene, (struct rule){.name = "one", .labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.name = "one", .n_labels = 1, .label = training, .whole = true});
     say(scene, (struct rule){.name = "two", .min_milli = 400});
     enforce_on_pools(scene);
     ask(scene, "300", "x", false, &asked);
     struct filter_question question = {
-        .snapshot = asked.snapshot, .request = asked.request, .names = NODES, .name = asked.name};
+        .snapshot = asked.snapshot, .request = asked.request, .n_names = NODES, .name = asked.name};
     filter_refusals(&question, &asked.answer, 100, &texts, keep_refusal);
     assert_int_equal(texts.count, 3);
     assert_string_equal(texts.text[0], one);
@@ -738,7 +740,7 @@ SCENE_TEST(reserve__keeps_idle_hosts_for_pods_of_several_gpus)
 
 SCENE_TEST(reserve__counts_the_hosts_of_its_rule)
 {
-    say(scene, (struct rule){.labels = 1, .label = any_pool, .reserve = 1});
+    say(scene, (struct rule){.n_labels = 1, .label = any_pool, .reserve = 1});
     say(scene, (struct rule){.reserve = 1});
     enforce_on_pools(scene);
     assert_int_equal(bind_in(scene, "o", "x", "c", "300"), VERDICT_OK);
@@ -766,7 +768,7 @@ SCENE_TEST(reserve__works_for_the_last_of_64_rules)
     static const struct label elsewhere = {"pool", "elsewhere"};
     struct rule rule[RULES_MAX];
     for (uint32_t i = 0; i < RULES_MAX; i++)
-        rule[i] = (struct rule){.labels = 1, .label = &elsewhere, .reserve = 1};
+        rule[i] = (struct rule){.n_labels = 1, .label = &elsewhere, .reserve = 1};
     rule[RULES_MAX - 1] = (struct rule){.reserve = 2};
     rulebook_unref(scene->book);
     scene->book = rulebook_with(POLICY_BINPACK, "full", rule, RULES_MAX);
@@ -785,7 +787,7 @@ SCENE_TEST(reserve__works_for_the_last_of_64_rules)
 
 static bool last_gave_room(const struct scene *scene)
 {
-    return change_gives_room(&scene->core.done[scene->core.dones - 1]);
+    return change_gives_room(&scene->core.done[scene->core.n_done - 1]);
 }
 
 /* The first pod of several GPUs opens its host to small pods. */
@@ -811,13 +813,14 @@ SCENE_TEST(reserve__is_counted_anew_beside_a_score_cache)
     const struct policy_context *before =
         policy_context_ref(ledger_policy_context(scene->core.ledger));
     assert_int_equal(before->idle[0], 3);
-    assert_true(before->price[0] > 0);
+    assert_true(before->scarcity_price[0] > 0);
     (void)fits(scene, "300", "x");
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     assert_int_equal(bind_in(scene, "q", "x", "b", "300"), VERDICT_OK);
     assert_int_equal(idle(scene, 0), 1);
     assert_int_equal(before->idle[0], 3); /* a filter may still read it */
-    assert_int_equal(ledger_policy_context(scene->core.ledger)->price[0], before->price[0]);
+    assert_int_equal(ledger_policy_context(scene->core.ledger)->scarcity_price[0],
+                     before->scarcity_price[0]);
     assert_int_equal(cause_on(scene, "300", "x", 2).why, REASON_RESERVE);
     assert_int_equal(strlen(fits(scene, "300", "x")), 2);
     policy_context_unref(before);
@@ -866,7 +869,7 @@ SCENE_TEST(reserve__does_not_count_a_cordoned_host_left_by_victims)
 static enum reason why_asked(struct scene *scene, struct request *request)
 {
     const struct policy_context *context = ledger_policy_context(scene->core.ledger);
-    struct placement placement = {.parts = 1};
+    struct placement placement = {.n_parts = 1};
     struct room room;
     struct plan plan;
     struct rank rank;
@@ -876,7 +879,7 @@ static enum reason why_asked(struct scene *scene, struct request *request)
     plan_init(&plan, request, context);
     const enum reason judged = place_evaluate(&plan, &room, &rank);
     assert_int_equal(place_find(&plan, &room, &rank, &placement), judged);
-    assert_true((placement.parts > 0) == (judged == REASON_NONE && request->wants > 0));
+    assert_true((placement.n_parts > 0) == (judged == REASON_NONE && request->n_wants > 0));
     const enum verdict verdict = core_do(&scene->core, &bind);
     if (verdict == VERDICT_OK)
         core_undo(&scene->core);
@@ -887,7 +890,7 @@ static enum reason why_asked(struct scene *scene, struct request *request)
 static enum reason why_whole(struct scene *scene, uint32_t whole)
 {
     struct request *request = core_request(&scene->core, "300");
-    request->wants = 0;
+    request->n_wants = 0;
     request->whole = whole;
     return why_asked(scene, request);
 }
@@ -961,12 +964,12 @@ SCENE_TEST(reserve__is_no_reason_where_the_host_never_fits)
     show_mixture(scene, 1000);
     struct request *request = core_request(&scene->core, "300");
     assert_int_equal(why_asked(scene, request), REASON_RESERVE);
-    request->models = 1;
+    request->n_models = 1;
     request->model = h100;
     assert_int_equal(why_asked(scene, request), REASON_MODEL);
     request->model = sick; /* unhealthy now */
     assert_int_equal(why_asked(scene, request), REASON_RESERVE);
-    request->models = 0;
+    request->n_models = 0;
     request->memory_mib = 4800;
     assert_int_equal(why_asked(scene, request), REASON_RESERVE);
     request->memory_mib = 4801;
@@ -1012,7 +1015,7 @@ SCENE_TEST(reserve__is_explained_by_rule_and_host)
     struct asked asked;
     char text[REASON_BYTES_MAX];
     struct refusal refusal;
-    say(scene, (struct rule){.name = "big", .labels = 1, .label = big, .reserve = 1});
+    say(scene, (struct rule){.name = "big", .n_labels = 1, .label = big, .reserve = 1});
     say(scene, (struct rule){.name = "rest", .reserve = 3});
     enforce_on_pools(scene);
     assert_int_equal(cause_on(scene, "300", "x", 0).rule, 0);
@@ -1103,8 +1106,8 @@ SCENE_TEST(idle_host__has_several_healthy_gpus)
 
 SCENE_TEST(rule_policy__orders_its_pool)
 {
-    say(scene,
-        (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_SPREAD});
+    say(scene, (struct rule){
+                   .n_labels = 1, .label = training, .has_order = true, .policy = POLICY_SPREAD});
     enforce(scene, RULES_ALL);
     show(scene, "a", "training");
     show(scene, "b", "training");
@@ -1128,10 +1131,10 @@ SCENE_TEST(rule_policy__orders_its_pool)
 SCENE_TEST(rule_policy__comes_after_the_policy_of_the_document)
 {
     static const struct label inference[] = {{"pool", "inference"}};
-    say(scene,
-        (struct rule){.labels = 1, .label = training, .has_order = true, .policy = POLICY_ROLLOUT});
-    say(scene,
-        (struct rule){.labels = 1, .label = inference, .has_order = true, .policy = POLICY_SPREAD});
+    say(scene, (struct rule){
+                   .n_labels = 1, .label = training, .has_order = true, .policy = POLICY_ROLLOUT});
+    say(scene, (struct rule){
+                   .n_labels = 1, .label = inference, .has_order = true, .policy = POLICY_SPREAD});
     say(scene, (struct rule){.has_order = true, .policy = POLICY_BINPACK});
     enforce_on_pools(scene);
     assert_int_equal(bind_in(scene, "p", "x", "a", "500"), VERDICT_OK);
@@ -1152,7 +1155,7 @@ SCENE_TEST(rule_policy__comes_after_the_policy_of_the_document)
 SCENE_TEST(rule_policy__gets_its_workload)
 {
     assert_false(rulebook_needs_workload(scene->book));
-    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.n_labels = 1, .label = training, .whole = true});
     say(scene, (struct rule){.has_order = true, .policy = POLICY_FGD});
     assert_true(rulebook_needs_workload(scene->book));
     enforce(scene, RULES_ALL);
@@ -1179,29 +1182,29 @@ SCENE_TEST(rule_policy__gets_its_workload)
 
 SCENE_TEST(labels__are_matched_again_when_they_change)
 {
-    rule_on_pools(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    rule_on_pools(scene, (struct rule){.n_labels = 1, .label = training, .whole = true});
     assert_string_equal(fits(scene, "300", "x"), "bc");
     show(scene, "a", "inference");
-    assert_true(scene->core.done[scene->core.dones - 1].unwritten);
-    assert_true(change_gives_room(&scene->core.done[scene->core.dones - 1]));
+    assert_true(scene->core.done[scene->core.n_done - 1].unwritten);
+    assert_true(change_gives_room(&scene->core.done[scene->core.n_done - 1]));
     assert_string_equal(fits(scene, "300", "x"), "abc");
     core_undo(&scene->core);
     assert_string_equal(fits(scene, "300", "x"), "bc");
     show_of(scene, "a", "training", "T4", VERDICT_SAME);
     show_of(scene, "a", "training", "P100", VERDICT_OK);
-    assert_false(scene->core.done[scene->core.dones - 1].unwritten);
+    assert_false(scene->core.done[scene->core.n_done - 1].unwritten);
     assert_string_equal(fits(scene, "300", "x"), "bc");
 }
 
 SCENE_TEST(labels__stay_through_other_changes)
 {
-    rule_on_pools(scene, (struct rule){.labels = 1, .label = training, .min_milli = 200});
+    rule_on_pools(scene, (struct rule){.n_labels = 1, .label = training, .min_milli = 200});
     assert_int_equal(bind_in(scene, "p", "x", "a", "300"), VERDICT_OK);
     const struct host host = {1000, 1000};
     assert_true(ledger_set_host(scene->core.ledger, TEXT("a"), &host));
     assert_string_equal(fits(scene, "100", "x"), "bc");
     /* Another rulebook is matched with the known nodes at once. */
-    const struct rule rule = {.labels = 1, .label = any_pool, .min_milli = 900};
+    const struct rule rule = {.n_labels = 1, .label = any_pool, .min_milli = 900};
     struct rulebook *other = rulebook_with(POLICY_BINPACK, "other", &rule, 1);
     struct policy_context *context = policy_context_of_rulebook(other, RULES_ALL, NULL);
     ledger_set_policy_context(scene->core.ledger, context);
@@ -1221,9 +1224,9 @@ SCENE_TEST(node_from_inventory__has_rules)
     static const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}};
     struct inventory *inventory = core_inventory(&scene->core, "n", "uid", gpu, 1);
     const struct label label = {"pool", "training"};
-    say(scene, (struct rule){.labels = 1, .label = training, .whole = true});
+    say(scene, (struct rule){.n_labels = 1, .label = training, .whole = true});
     inventory->label = &label;
-    inventory->labels = 1;
+    inventory->n_labels = 1;
     struct node *node =
         node_from_inventory(inventory, scene->book, ledger_names(scene->core.ledger));
     assert_int_equal(node->rules, 1);

@@ -25,7 +25,7 @@ static void count_with(struct tally *tally, uint32_t milli, uint32_t cpu, const 
 {
     struct want want = {.container = "c", .parts = 1, .milli = milli};
     const struct request request = {
-        .wants = 1, .want = &want, .host = {cpu, 0}, .models = model != NULL, .model = &model};
+        .n_wants = 1, .want = &want, .host = {cpu, 0}, .n_models = model != NULL, .model = &model};
 
     tally_count(tally, &request);
 }
@@ -77,13 +77,13 @@ TEST(tally__counts_each_pod_in_its_class)
     assert_int_equal(weight_of(tally, 500), 2 + TALLY_WEIGHT);
     const struct workload_class *class = tally_class(tally, 6);
     assert_int_equal(class->count, 2 * TALLY_WEIGHT);
-    assert_int_equal(class->models, 0);
+    assert_int_equal(class->n_models, 0);
     assert_null(class->model);
     class = tally_class(tally, 7); /* in the order in which they came */
     assert_int_equal(class->host.cpu_milli, 4000);
     assert_int_equal(class->count, TALLY_WEIGHT);
     class = tally_class(tally, 8);
-    assert_int_equal(class->models, 1);
+    assert_int_equal(class->n_models, 1);
     assert_string_equal(class->model[0], "T4");
 }
 
@@ -190,7 +190,7 @@ static struct tally_rows rows_of(const struct tally *tally)
 {
     return (struct tally_rows){
         .pods = tally_pods(tally),
-        .classes = tally_classes(tally),
+        .n_classes = tally_classes(tally),
         .class = tally_class(tally, 0), /* an array */
     };
 }
@@ -238,7 +238,7 @@ TEST(cold_start__ends_after_a_restart_that_lost_part_of_it)
 {
     const struct workload_class class[] = {{.parts = 2, .milli = 300, .count = TALLY_WEIGHT},
                                            {.parts = 1, .milli = 500, .count = 1}};
-    struct tally_rows rows = {.pods = TALLY_COLD - 1, .classes = 1, .class = class};
+    struct tally_rows rows = {.pods = TALLY_COLD - 1, .n_classes = 1, .class = class};
     CLEANUP(tally_freep) struct tally *tally = NULL;
     struct err err;
 
@@ -246,7 +246,7 @@ TEST(cold_start__ends_after_a_restart_that_lost_part_of_it)
     count(tally, 1000, 1);
     assert_int_equal(tally_classes(tally), 2);
     tally_free(tally);
-    rows.classes = 2;
+    rows.n_classes = 2;
     assert_int_equal(tally_restore(&rows, &tally, &err), 0);
     count(tally, 1000, 1);
     assert_int_equal(tally_classes(tally), 2);
@@ -264,7 +264,7 @@ static struct stored stored_start(void)
 {
     return (struct stored){
         .class = {{.parts = 1, .milli = 300, .count = 16}, {.parts = 2, .milli = 300, .count = 16}},
-        .rows = {.pods = 2, .classes = 2},
+        .rows = {.pods = 2, .n_classes = 2},
     };
 }
 
@@ -312,18 +312,18 @@ TEST(tally_restore__refuses_invalid_rows)
     stored = stored_start();
     stored.class[1].parts = 1;
     is_refused(stored, "class 1 is like class 0");
-    stored.rows.classes = 1; /* the valid class alone */
+    stored.rows.n_classes = 1; /* the valid class alone */
     is_restored(stored);
-    stored.rows.classes = 0;
+    stored.rows.n_classes = 0;
     is_refused(stored, "0 classes: 1 to 512 would be right");
-    stored.rows.classes = WORKLOAD_CLASSES_MAX + 1;
+    stored.rows.n_classes = WORKLOAD_CLASSES_MAX + 1;
     is_refused(stored, "513 classes: 1 to 512 would be right");
 }
 
 TEST(tally_restore__refuses_equal_classes_anywhere)
 {
     struct workload_class class[WORKLOAD_CLASSES_MAX];
-    const struct tally_rows rows = {.pods = 0, .classes = WORKLOAD_CLASSES_MAX, .class = class};
+    const struct tally_rows rows = {.pods = 0, .n_classes = WORKLOAD_CLASSES_MAX, .class = class};
     struct tally *tally = NULL;
     struct err err;
 
@@ -342,13 +342,13 @@ TEST(tally_restore__keeps_models_with_their_class)
     const char *model[] = {"T4", "A100", ""};
     struct workload_class class[WORKLOAD_CLASSES_MAX];
     const struct tally_rows rows = {
-        .pods = TALLY_COLD, .classes = WORKLOAD_CLASSES_MAX, .class = class};
+        .pods = TALLY_COLD, .n_classes = WORKLOAD_CLASSES_MAX, .class = class};
     CLEANUP(tally_freep) struct tally *tally = NULL;
     struct err err;
 
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX; i++)
         class[i] = (struct workload_class){
-            .parts = 1, .milli = 1 + i, .count = i < 2 ? 1 : 2, .models = 3, .model = model};
+            .parts = 1, .milli = 1 + i, .count = i < 2 ? 1 : 2, .n_models = 3, .model = model};
     assert_int_equal(tally_restore(&rows, &tally, &err), 0);
     assert_string_equal(tally_class(tally, 1)->model[0], "T4");
     assert_string_equal(tally_class(tally, 1)->model[1], "A100");
@@ -389,7 +389,7 @@ static int expecting_start(void **state)
 {
     static struct expecting expecting;
     const struct workload_class class = {.parts = 1, .milli = 600, .count = TALLY_WEIGHT};
-    const struct tally_rows rows = {.pods = TALLY_COLD + 1, .classes = 1, .class = &class};
+    const struct tally_rows rows = {.pods = TALLY_COLD + 1, .n_classes = 1, .class = &class};
     struct err err;
 
     expecting = (struct expecting){.book = rulebook_new(POLICY_ROLLOUT, "test")};
@@ -415,7 +415,7 @@ static int expecting_done(void **state)
 
 static void expect(struct expecting *expecting, uint32_t parts, uint32_t milli, uint32_t weight)
 {
-    struct expected_shape *shape = &expecting->shape[expecting->book->shapes++];
+    struct expected_shape *shape = &expecting->shape[expecting->book->n_shapes++];
 
     shape->class = (struct workload_class){.parts = parts, .milli = milli, .count = 1 << 20};
     shape->weight = weight;
@@ -457,7 +457,7 @@ static const struct workload *learn(struct expecting *expecting, const char *sha
 
 static uint32_t count_in(const struct workload *workload, uint32_t parts, uint32_t milli)
 {
-    for (uint32_t i = 0; i < workload->classes; i++)
+    for (uint32_t i = 0; i < workload->n_classes; i++)
         if (workload->class[i].parts == parts && workload->class[i].milli == milli)
             return workload->class[i].count;
     return 0;
@@ -472,7 +472,7 @@ static uint64_t part_of(const struct workload *workload, uint32_t parts, uint32_
 EXPECTING_TEST(expected_shape__gets_its_weight_of_the_workload)
 {
     const struct workload *workload = learn(expecting, "8x1000:5 4x1000:20", "300:3 700:1");
-    assert_int_equal(workload->classes, 5);
+    assert_int_equal(workload->n_classes, 5);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
     assert_in_range(part_of(workload, 4, 1000), 20000, 20020);
     assert_int_equal(count_in(workload, 1, 300), 3 * count_in(workload, 1, 700));
@@ -486,7 +486,7 @@ EXPECTING_TEST(expected_shape__gets_its_weight_beside_expected_pods_alone)
     const struct workload *workload = learn(expecting, "8x1000:5 600:1", "");
     assert_int_equal(count_in(workload, 1, 600), 131072);
     assert_in_range(part_of(workload, 8, 1000), 5000, 5020);
-    assert_int_equal(workload->classes, 2);
+    assert_int_equal(workload->n_classes, 2);
 }
 
 EXPECTING_TEST(expected_shape__stays_when_seen_more_often)
@@ -520,7 +520,7 @@ EXPECTING_TEST(full_tally__drops_the_rarest_for_an_expected_shape)
     for (uint32_t i = 0; i < WORKLOAD_CLASSES_MAX - 1; i++)
         count(expecting->tally, i + 1, i == 0 || i == 7 || i == 11 ? 1 : 2);
     const struct workload *workload = learn(expecting, "8x1000:5 1:1", ""); /* 1 is the rarest */
-    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(workload->n_classes, WORKLOAD_CLASSES_MAX);
     assert_int_equal(count_in(workload, 1, 8), 0); /* the first of the other rare ones is dropped */
     assert_true(count_in(workload, 1, 12) > 0);
     assert_true(count_in(workload, 1, 1) > 0);
@@ -536,7 +536,7 @@ EXPECTING_TEST(full_tally__keeps_a_rare_class_that_is_expected)
         count(expecting->tally, i + 1, i == 99 ? 1 : 2);
     count(expecting->tally, 600, 1);
     const struct workload *workload = learn(expecting, "100:1 8x1000:5", "");
-    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(workload->n_classes, WORKLOAD_CLASSES_MAX);
     assert_int_equal(count_in(workload, 1, 600),
                      0); /* the first of the other rare ones is dropped */
     assert_int_equal(workload->class[99].milli, 100);
@@ -552,7 +552,7 @@ EXPECTING_TEST(full_tally__drops_a_class_for_each_expected_shape)
     count(expecting->tally, 600, 1); /* with the one at the start as often as the others */
     const struct workload *workload =
         learn(expecting, "8x1000:5 2:1 4x1000:20 2x1000:10", ""); /* 2 was seen */
-    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(workload->n_classes, WORKLOAD_CLASSES_MAX);
     assert_int_equal(count_in(workload, 1, 600), 0);
     assert_int_equal(count_in(workload, 1, 1), 0);
     assert_true(count_in(workload, 1, 2) > 0);
@@ -570,7 +570,7 @@ EXPECTING_TEST(full_tally__drops_the_first_class_if_it_is_the_rarest)
     const struct workload *workload = learn(expecting, "8x1000:5", "");
     assert_int_equal(count_in(workload, 1, 600), 0);
     assert_int_equal(workload->class[0].milli, 1);
-    assert_int_equal(workload->classes, WORKLOAD_CLASSES_MAX);
+    assert_int_equal(workload->n_classes, WORKLOAD_CLASSES_MAX);
 }
 
 EXPECTING_TEST(expected_shape__stays_beside_others_seen_often)
@@ -627,7 +627,7 @@ TEST(tally_expect__is_due_before_the_first_pod)
     tally_expect(tally, book);
     assert_true(tally_is_due(tally));
     rulebook_unref(book);
-    assert_int_equal(workload->classes, 6);
+    assert_int_equal(workload->n_classes, 6);
 }
 
 EXPECTING_TEST(tally_expect__is_due_and_empty_changes_nothing)
@@ -645,7 +645,7 @@ EXPECTING_TEST(tally_expect__is_due_and_empty_changes_nothing)
     tally_expect(expecting->tally, NULL);
     assert_true(tally_is_due(expecting->tally));
     CLEANUP(workload_unrefp) struct workload *none = tally_workload(expecting->tally);
-    assert_int_equal(none->classes, 2);
+    assert_int_equal(none->n_classes, 2);
 }
 
 EXPECTING_TEST(tally_workload__is_deterministic)
@@ -657,7 +657,7 @@ EXPECTING_TEST(tally_workload__is_deterministic)
         count(expecting->tally, i, i);
     CLEANUP(workload_unrefp) struct workload *one = tally_workload(expecting->tally);
     CLEANUP(workload_unrefp) struct workload *two = tally_workload(expecting->tally);
-    assert_int_equal(one->classes, two->classes);
+    assert_int_equal(one->n_classes, two->n_classes);
     assert_memory_equal(one->sequence, two->sequence, sizeof one->sequence);
     for (uint32_t i = 0; i < RULEBOOK_SHAPES_MAX; i++)
         assert_true(part_of(one, 2 + i, 1000) >= 999 * (1 + i % 15)); /* but for rounding */

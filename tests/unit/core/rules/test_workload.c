@@ -24,9 +24,9 @@ TEST(workload_class__is_that_of_the_largest_want)
     struct want want[] = {{.container = "a", .parts = 1, .milli = 900},
                           {.container = "b", .parts = 2, .milli = 500},
                           {.container = "c", .parts = 1, .milli = 1000}};
-    const struct request request = {.wants = 3,
+    const struct request request = {.n_wants = 3,
                                     .want = want,
-                                    .models = 2,
+                                    .n_models = 2,
                                     .model = both,
                                     .memory_mib = 77,
                                     .host = {4000, 512}};
@@ -38,7 +38,7 @@ TEST(workload_class__is_that_of_the_largest_want)
     assert_int_equal(class.share_mib, 77);
     assert_int_equal(class.host.cpu_milli, 4000);
     assert_int_equal(class.host.memory_mib, 512);
-    assert_int_equal(class.models, 2);
+    assert_int_equal(class.n_models, 2);
     assert_ptr_equal(class.model, both);
     assert_int_equal(class.count, 1);
     want[0].parts = 2; /* 1800 milli */
@@ -55,14 +55,14 @@ TEST(workload_class__is_that_of_the_largest_want)
 TEST(workload_class__has_no_gpus_without_wants)
 {
     const struct request request = {
-        .models = 1, .model = t4, .memory_mib = 5, .host = {1, 2}, .whole = 1};
+        .n_models = 1, .model = t4, .memory_mib = 5, .host = {1, 2}, .whole = 1};
     struct workload_class class;
 
     workload_class_of(&request, &class);
     assert_int_equal(class.parts, 0);
     assert_int_equal(class.milli, 0);
     assert_int_equal(class.share_mib, 0);
-    assert_int_equal(class.models, 0);
+    assert_int_equal(class.n_models, 0);
     assert_int_equal(class.host.cpu_milli, 1);
     assert_int_equal(class.host.memory_mib, 2);
     assert_int_equal(class.count, 1);
@@ -74,7 +74,7 @@ TEST(workload_alike__compares_the_request_not_the_count)
                                          .parts = 1,
                                          .milli = 4,
                                          .share_mib = 5,
-                                         .models = 2,
+                                         .n_models = 2,
                                          .model = both,
                                          .count = 1};
     struct workload_class other[9];
@@ -85,7 +85,7 @@ TEST(workload_alike__compares_the_request_not_the_count)
     other[2].parts++;
     other[3].milli++;
     other[4].share_mib++;
-    other[5].models = 1;
+    other[5].n_models = 1;
     other[6].model = turned;
     other[7].model = half;
     other[8].count++;
@@ -111,17 +111,17 @@ TEST(workload__copies_classes_and_models)
          .parts = 3,
          .milli = 4,
          .share_mib = 5,
-         .models = 1,
+         .n_models = 1,
          .model = t4,
          .count = 6},
         {.host = {7, 8}, .count = 9},
-        {.parts = 1, .milli = 10, .models = 2, .model = model, .count = 11},
+        {.parts = 1, .milli = 10, .n_models = 2, .model = model, .count = 11},
     };
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
 
     memset(first, 'x', sizeof first - 1);
     memset(second, 'x', sizeof second - 1);
-    assert_int_equal(workload->classes, 3);
+    assert_int_equal(workload->n_classes, 3);
     assert_int_equal(workload->count, 26);
     assert_int_equal(workload->gpu_milli, 6 * 3 * 4 + 11 * 10);
     assert_true(workload_alike(&workload->class[0], &class[0]));
@@ -153,18 +153,18 @@ TEST(workload__without_gpus_has_no_sequences)
 {
     struct workload *workload = workload_new(NULL, 0);
 
-    assert_int_equal(workload->classes, 0);
+    assert_int_equal(workload->n_classes, 0);
     assert_int_equal(workload->count, 0);
     assert_int_equal(workload->gpu_milli, 0);
     assert_int_equal(workload->n_typical, 0);
     assert_int_equal(workload->typical_count, 0);
-    assert_int_equal(workload->sequences, 0);
+    assert_int_equal(workload->n_sequences, 0);
     assert_int_equal(workload->n_scarce, 0);
     workload_unref(workload);
     const struct workload_class class = {.host = {1, 0}, .count = 3};
     workload = workload_new(&class, 1);
     assert_int_equal(workload->n_typical, 1);
-    assert_int_equal(workload->sequences, 0);
+    assert_int_equal(workload->n_sequences, 0);
     assert_int_equal(workload->gpu_milli, 0);
     workload_unref(workload);
 }
@@ -177,13 +177,13 @@ TEST(typical_shapes__ignore_host_memory_and_share_memory)
 {
     const struct workload_class class[] = {
         {.host = {1, 1}, .parts = 1, .milli = 500, .count = 10},
-        {.host = {1, 1}, .parts = 1, .milli = 500, .count = 50, .models = 1, .model = t4},
+        {.host = {1, 1}, .parts = 1, .milli = 500, .count = 50, .n_models = 1, .model = t4},
         {.host = {1, 2}, .parts = 1, .milli = 500, .count = 20},
         {.host = {1, 1}, .parts = 1, .milli = 500, .count = 30, .share_mib = 9},
         {.host = {2, 1}, .parts = 1, .milli = 500, .count = 40},
         {.host = {1, 1}, .parts = 2, .milli = 500, .count = 70},
         {.host = {1, 1}, .parts = 1, .milli = 501, .count = 80},
-        {.host = {1, 1}, .parts = 1, .milli = 500, .count = 90, .models = 1, .model = a100},
+        {.host = {1, 1}, .parts = 1, .milli = 500, .count = 90, .n_models = 1, .model = a100},
         {.host = {1, 1}, .count = 100, .milli = 5},
         {.host = {1, 2}, .count = 1, .milli = 6},
     };
@@ -236,11 +236,11 @@ TEST(typical_shapes__cover_95_percent_of_the_pods)
 static void check_typicals(const struct workload *workload)
 {
     uint32_t count[WORKLOAD_CLASSES_MAX] = {0};
-    uint32_t left = workload->classes;
+    uint32_t left = workload->n_classes;
     uint64_t covered = 0;
     uint32_t t = 0;
 
-    for (uint32_t i = 0; i < workload->classes; i++) {
+    for (uint32_t i = 0; i < workload->n_classes; i++) {
         uint32_t first = 0;
         for (;; first++) {
             struct workload_class a = workload->class[first];
@@ -255,7 +255,7 @@ static void check_typicals(const struct workload *workload)
     }
     while (covered * 100 < workload->count * 95) {
         uint32_t best = 0;
-        for (uint32_t i = 1; i < workload->classes; i++)
+        for (uint32_t i = 1; i < workload->n_classes; i++)
             best = count[i] > count[best] ? i : best;
         assert_true(t < workload->n_typical);
         assert_int_equal(workload->typical[t].class, best);
@@ -275,9 +275,9 @@ static void check_typicals(const struct workload *workload)
 
 static void check_sequences(const struct workload *workload)
 {
-    for (uint32_t s = 0; s < workload->sequences; s++)
+    for (uint32_t s = 0; s < workload->n_sequences; s++)
         for (uint32_t i = 0; i < WORKLOAD_LENGTH; i++) {
-            assert_in_range(workload->sequence[s][i], 0, workload->classes - 1);
+            assert_in_range(workload->sequence[s][i], 0, workload->n_classes - 1);
             const struct workload_class *class = &workload->class[workload->sequence[s][i]];
             assert_true(class->parts > 0);
             for (uint32_t z = 0; z < WORKLOAD_SIZES; z++)
@@ -307,7 +307,7 @@ TEST(sequences__draw_gpu_classes_by_their_counts)
     struct workload *workload = workload_new(class, ARRAY_LEN(class));
     uint32_t drawn[ARRAY_LEN(class)] = {0};
 
-    assert_int_equal(workload->sequences, WORKLOAD_SEQUENCES);
+    assert_int_equal(workload->n_sequences, WORKLOAD_SEQUENCES);
     for (uint32_t s = 0; s < WORKLOAD_SEQUENCES; s++)
         for (uint32_t i = 0; i < WORKLOAD_LENGTH; i++)
             drawn[workload->sequence[s][i]]++;

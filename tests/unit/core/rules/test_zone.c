@@ -210,7 +210,7 @@ static const uint8_t type[] = {1, 2, 1};
 static const int32_t offset_s[] = {10, -20, 30};
 static const struct tzif good = {.version = '2',
                                  .transitions = 3,
-                                 .types = 3,
+                                 .n_types = 3,
                                  .at_s = at_s,
                                  .type = type,
                                  .offset_s = offset_s,
@@ -349,9 +349,9 @@ TEST(zone_file__is_refused_with_its_fault)
     file.leaps = 1;
     refused_file(&file, ERR_INVALID, "it counts leap seconds; take the zone without \"right/\"");
     file = good;
-    file.types = 0;
+    file.n_types = 0;
     refused_file(&file, ERR_INVALID, "0 types of local time, not 1 to 256");
-    file.types = 2;
+    file.n_types = 2;
     refused_file(&file, ERR_INVALID, "transition 1: there is no type 2");
     file = good;
     file.footer = "CET-1CEST";
@@ -396,10 +396,10 @@ TEST(zone_file__has_limits)
     file.type = zeros;
     file.offset_s = types;
     file.transitions = ZONE_TRANSITIONS_MAX;
-    file.types = 256;
+    file.n_types = 256;
     CLEANUP(zone_freep) struct zone *zone = made(&file);
     assert_int_equal(zone_next_s(zone, ZONE_TRANSITIONS_MAX - 2), ZONE_TRANSITIONS_MAX - 1);
-    file.types = 257;
+    file.n_types = 257;
     refused_file(&file, ERR_INVALID, "257 types of local time, not 1 to 256");
     file.transitions = ZONE_TRANSITIONS_MAX + 1;
     refused_file(&file, ERR_TOO_LARGE, "2049 transitions, more than 2048");

@@ -99,10 +99,10 @@ static void restore(struct shelf *shelf)
 static long long wal_bytes(const struct shelf *shelf)
 {
     char wal[160];
-    struct stat is;
+    struct stat st;
 
     beside(shelf, "-wal", wal);
-    return stat(wal, &is) == 0 ? (long long)is.st_size : 0;
+    return stat(wal, &st) == 0 ? (long long)st.st_size : 0;
 }
 
 static void assert_refused(struct shelf *shelf)

@@ -194,7 +194,7 @@ static uint64_t trace_of(const char *folder)
 {
     DIR *dir = opendir(folder);
     struct dirent *entry;
-    struct stat is;
+    struct stat st;
     uint64_t sum = 0;
 
     assert_non_null(dir);
@@ -202,9 +202,9 @@ static uint64_t trace_of(const char *folder)
         /* A reader's mark in a running daemon's shared memory does not change the ledger. */
         if (entry->d_name[0] == '.' || strstr(entry->d_name, "-shm") != NULL)
             continue;
-        assert_int_equal(fstatat(dirfd(dir), entry->d_name, &is, 0), 0);
-        sum += text_hash(text_of(entry->d_name)) ^ (uint64_t)is.st_mtim.tv_nsec ^
-               ((uint64_t)is.st_size << 20);
+        assert_int_equal(fstatat(dirfd(dir), entry->d_name, &st, 0), 0);
+        sum += text_hash(text_of(entry->d_name)) ^ (uint64_t)st.st_mtim.tv_nsec ^
+               ((uint64_t)st.st_size << 20);
     }
     (void)closedir(dir);
     return sum;

@@ -273,7 +273,7 @@ SHELF_TEST(trim__takes_hourly_sums_last)
                                              .mib_s = 1 << 30,
                                              .of_mib_s = 1 << 30};
         }
-        const struct store_chunk chunk = {.row = row, .rows = 50};
+        const struct store_chunk chunk = {.row = row, .n_rows = 50};
         assert_int_equal(shelf->ops.measure(shelf->ops.ctx, &chunk, &err), 0);
         maintain(shelf);
         if (shelf_number(shelf->path, "SELECT min(hour_ms) FROM measured") > 0)
@@ -292,10 +292,10 @@ SHELF_TEST(trim__takes_hourly_sums_last)
 static long long ballast_blocks(const struct shelf *shelf)
 {
     char name[256];
-    struct stat is;
+    struct stat st;
 
     (void)snprintf(name, sizeof name, "%s.ballast", shelf->path);
-    return stat(name, &is) == 0 ? (long long)is.st_blocks * 512 : -1;
+    return stat(name, &st) == 0 ? (long long)st.st_blocks * 512 : -1;
 }
 
 SHELF_TEST(ballast__is_given_up_for_a_full_disk_and_holds_grants)

@@ -75,7 +75,7 @@ static bool holds(struct shelf *shelf, const char *dump)
 static bool learn(struct shelf *shelf, int nth)
 {
     const struct workload_class class = {.parts = 1, .milli = 100, .count = (uint32_t)nth};
-    const struct tally_rows rows = {.pods = (uint64_t)nth, .classes = 1, .class = &class};
+    const struct tally_rows rows = {.pods = (uint64_t)nth, .n_classes = 1, .class = &class};
     struct tally *tally = NULL;
     struct err err;
 
@@ -116,7 +116,7 @@ static bool remember(struct shelf *shelf, int nth)
     (void)snprintf(uid, sizeof uid, "u%d", nth);
     for (int i = 0; i < 2; i++) {
         const struct node_facts node = {
-            .name = i == 0 ? "a" : "b", .uid = uid, .agent = true, .has_gpus = true, .gpus = 1};
+            .name = i == 0 ? "a" : "b", .uid = uid, .agent = true, .has_gpus = true, .n_gpus = 1};
         (void)!agents_see_node(agents, &node);
     }
     const int failed = shelf->ops.remember(shelf->ops.ctx, agents, 2, &count, &err);

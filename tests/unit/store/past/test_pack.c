@@ -26,7 +26,7 @@ static struct packed a_pod(int64_t id)
                            .reserved_ms = noon - 2050,
                            .bound_ms = noon - 2000,
                            .released_ms = noon,
-                           .charges = 1,
+                           .n_charges = 1,
                            .charge = {{0, "GPU-ca4ab6af-e853-434d-b295-0000000000ff", 300, 24576}}};
 }
 
@@ -53,8 +53,8 @@ static void assert_same(const struct packed *packed, const struct packed *should
     assert_int_equal(packed->bound_ms, should->bound_ms);
     assert_int_equal(packed->released_ms, should->released_ms);
     assert_int_equal(packed->unplaced_milli, should->unplaced_milli);
-    assert_int_equal(packed->charges, should->charges);
-    for (uint32_t i = 0; i < should->charges; i++) {
+    assert_int_equal(packed->n_charges, should->n_charges);
+    for (uint32_t i = 0; i < should->n_charges; i++) {
         assert_int_equal(packed->charge[i].at, should->charge[i].at);
         assert_string_equal(packed->charge[i].gpu, should->charge[i].gpu);
         assert_int_equal(packed->charge[i].milli, should->charge[i].milli);
@@ -103,11 +103,11 @@ TEST(pack__returns_the_packed_rows)
     packed[7].bound_ms = noon; /* bound and released at once */
     packed[8].released_ms = noon - 86400000;
     packed[8].bound_ms = noon; /* the clock was set back */
-    packed[9].charges = 0;
+    packed[9].n_charges = 0;
     packed[9].unplaced_milli = 4000000000;
     packed[10].released_ms = INT64_MIN;
     packed[10].bound_ms = INT64_MAX - 1;
-    packed[11].charges = PARTS_MAX;
+    packed[11].n_charges = PARTS_MAX;
     packed[11].released_ms = INT64_MAX;
     for (uint32_t i = 0; i < PARTS_MAX; i++)
         packed[11].charge[i] =
@@ -217,9 +217,9 @@ TEST(unpacker__reads_damage_as_an_error_or_another_history)
     uint64_t random = 7;
     CLEANUP(strbuf_done) struct strbuf bytes;
 
-    is[1].charges = 2;
+    is[1].n_charges = 2;
     is[1].charge[1] = (struct packed_charge){1, "GPU-b", 1000, 1};
-    is[2].charges = 0;
+    is[2].n_charges = 0;
     strbuf_init(&bytes);
     write_all(is, ARRAY_LEN(is), &bytes);
     const struct text whole = {bytes.data, bytes.len};
@@ -262,9 +262,9 @@ TEST(unpack_table__is_known_to_each_connection)
     struct err err;
     int rc;
 
-    is[1].charges = 2;
+    is[1].n_charges = 2;
     is[1].charge[1] = (struct packed_charge){1, "GPU-b", 1000, 1};
-    is[2].charges = 0;
+    is[2].n_charges = 0;
     is[2].unplaced_milli = 70;
     strbuf_init(&bytes);
     write_all(is, ARRAY_LEN(is), &bytes);

@@ -32,7 +32,7 @@ static void show(struct agents *agents, struct memory memory)
                                     .agent = true,
                                     .claim = {.pod = memory.vouched ? "agent" : NULL},
                                     .has_gpus = memory.named_gpus,
-                                    .gpus = memory.named_gpus};
+                                    .n_gpus = memory.named_gpus};
     const struct pod pod = {
         .uid = "agent", .node = memory.node, .is_agent = true, .is_ready = true};
 

@@ -23,7 +23,7 @@ static void count(struct tally *tally, const struct want *want, const struct req
     struct request request = *shape;
 
     one.container = "c";
-    request.wants = 1;
+    request.n_wants = 1;
     request.want = &one;
     tally_count(tally, &request);
 }
@@ -40,11 +40,11 @@ static struct tally *a_tally(void)
     count(tally, &(struct want){.parts = 64, .milli = 1000},
           &(struct request){.host = {UINT32_MAX, UINT32_MAX}, .memory_mib = UINT32_MAX});
     count(tally, &(struct want){.parts = 1, .milli = 300},
-          &(struct request){.models = 2, .model = models});
+          &(struct request){.n_models = 2, .model = models});
     count(tally, &(struct want){.parts = 1, .milli = 300},
-          &(struct request){.models = 1, .model = models});
+          &(struct request){.n_models = 1, .model = models});
     count(tally, &(struct want){.parts = 1, .milli = 500},
-          &(struct request){.models = 1, .model = models + 1});
+          &(struct request){.n_models = 1, .model = models + 1});
     return tally;
 }
 
@@ -159,7 +159,8 @@ SHELF_TEST(learned__takes_any_time_and_number_of_pods)
     struct err err;
 
     for (size_t i = 0; i < ARRAY_LEN(number); i++) {
-        const struct tally_rows rows = {.pods = (uint64_t)number[i], .classes = 1, .class = &class};
+        const struct tally_rows rows = {
+            .pods = (uint64_t)number[i], .n_classes = 1, .class = &class};
         CLEANUP(tally_freep) struct tally *tally = NULL;
         assert_int_equal(tally_restore(&rows, &tally, &err), 0);
         learn(shelf, tally, time[i]);
@@ -185,9 +186,9 @@ SHELF_TEST(learned__keeps_a_model_to_the_letter)
     }
     for (uint32_t i = 0; i < MODELS; i++)
         count(tally, &(struct want){.parts = 1, .milli = 1},
-              &(struct request){.models = 1, .model = &model[i]});
+              &(struct request){.n_models = 1, .model = &model[i]});
     count(tally, &(struct want){.parts = 1, .milli = 1},
-          &(struct request){.models = MODELS, .model = model});
+          &(struct request){.n_models = MODELS, .model = model});
     learn(shelf, tally, 0);
     assert_learned(shelf->store, tally, 0);
     shelf_turn(shelf);
@@ -355,13 +356,13 @@ SHELF_TEST(learned__takes_the_longest_models)
     memset(text, 'x', 65532);
     text[65532] = '\0';
     count(tally, &(struct want){.parts = 1, .milli = 1},
-          &(struct request){.models = 1, .model = &model});
+          &(struct request){.n_models = 1, .model = &model});
     learn(shelf, tally, 1);
     assert_learned(shelf->store, tally, 1);
     text[65532] = 'x';
     text[65533] = '\0';
     count(longer, &(struct want){.parts = 1, .milli = 1},
-          &(struct request){.models = 1, .model = &model});
+          &(struct request){.n_models = 1, .model = &model});
     assert_int_equal(shelf->ops.learn(shelf->ops.ctx, longer, 2, &err), -(int)ERR_CONFLICT);
     assert_non_null(strstr(err.text, "class 6"));
     assert_learned(shelf->store, tally, 1);
@@ -377,7 +378,7 @@ SHELF_TEST(learned__takes_the_most_models)
     for (size_t i = 0; i < MOST; i++)
         model[i] = "";
     count(tally, &(struct want){.parts = 1, .milli = 1},
-          &(struct request){.models = MOST, .model = model});
+          &(struct request){.n_models = MOST, .model = model});
     learn(shelf, tally, 1);
     assert_learned(shelf->store, tally, 1);
 }

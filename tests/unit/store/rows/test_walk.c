@@ -117,7 +117,7 @@ static void drop_batch(struct walk *walk)
     if (shelf_write(shelf, &err) != STORE_OK)
         fail_msg("%s", err.text);
     shelf->ops.rollback(shelf->ops.ctx);
-    while (shelf->core.dones > 0)
+    while (shelf->core.n_done > 0)
         core_undo(&shelf->core);
     shelf->written = 0;
 }
@@ -162,7 +162,7 @@ static void walk_on(struct walk *walk)
         const uint32_t batch = 1 + draw(walk, 6);
         for (uint32_t k = 0; k < batch; k++)
             step(walk);
-        for (size_t k = 0; k < shelf->core.dones; k++)
+        for (size_t k = 0; k < shelf->core.n_done; k++)
             walk->seen[shelf->core.done[k].kind] = true;
         const uint32_t end = draw(walk, 40);
         if (end == 0)

@@ -338,7 +338,7 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
     const struct store_schema next = {.version = store_schema.version + 1,
                                       .sql = sql.data,
                                       .migration = step,
-                                      .migrations = steps};
+                                      .n_migrations = steps};
     const int failed = store_open_as(&shelf->rules, &next, out, err);
     if (failed == 0)
         store_close(*out);

@@ -28,7 +28,8 @@ static void measure(struct shelf *shelf, int64_t hours, const char *namespace, c
     const struct store_measured row = row_of(hours, namespace, model);
     struct err err;
 
-    if (shelf->ops.measure(shelf->ops.ctx, &(struct store_chunk){.row = &row, .rows = 1}, &err) < 0)
+    if (shelf->ops.measure(shelf->ops.ctx, &(struct store_chunk){.row = &row, .n_rows = 1}, &err) <
+        0)
         fail_msg("%s", err.text);
 }
 
@@ -97,9 +98,9 @@ SHELF_TEST(measured_hours__beyond_the_rows_of_an_hour_are_one_row)
             (void)snprintf(name[i], sizeof name[i], "n%d", at + i);
             row[i] = row_of(7, name[i], "T4");
         }
-        assert_int_equal(
-            shelf->ops.measure(shelf->ops.ctx, &(struct store_chunk){.row = row, .rows = 64}, &err),
-            0);
+        assert_int_equal(shelf->ops.measure(shelf->ops.ctx,
+                                            &(struct store_chunk){.row = row, .n_rows = 64}, &err),
+                         0);
     }
     measure(shelf, 7, "one-more", "T4");
     measure(shelf, 7, "n5", "A100");
@@ -116,7 +117,7 @@ SHELF_TEST(measured_hours__beyond_the_rows_of_an_hour_are_one_row)
 SHELF_TEST(measured_hours__that_fail_are_not_added_at_all)
 {
     const struct store_measured row[] = {row_of(7, "a", "T4"), row_of(7, "b", "T4")};
-    const struct store_chunk both = {.row = row, .rows = 2};
+    const struct store_chunk both = {.row = row, .n_rows = 2};
     static const char *const refusing[] = {
         "BEFORE INSERT ON measured WHEN NEW.namespace = 'b'",
         "BEFORE UPDATE ON measured WHEN NEW.namespace = 'b'",

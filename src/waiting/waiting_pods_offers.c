@@ -1,10 +1,10 @@
 /*
  * The ring buffer of offers: best places of recent shortlists, which ranking treats as taken.
- * Called by hints.c under its lock.
+ * Called by waiting_pods.c under its lock.
  */
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
-#include "hints_internal.h"
+#include "waiting_pods_internal.h"
 
 static struct kept_offer *offer_at(struct offers *offers, uint64_t number)
 {
@@ -22,14 +22,14 @@ static void offer_forget(struct kept_offer *entry)
     entry->pod = NULL;
 }
 
-void offers_add(struct offers *offers, const struct waiting_pod *of, int64_t at_ms,
+void offers_add(struct offers *offers, const struct waiting_pod *pod, int64_t at_ms,
                 struct offer offer)
 {
-    must(of != NULL && offer.node != NULL);
+    must(pod != NULL && offer.node != NULL);
     offers->next++;
     struct kept_offer *entry = offer_at(offers, offers->next - 1);
     offer_forget(entry);
-    *entry = (struct kept_offer){of, at_ms, offer};
+    *entry = (struct kept_offer){pod, at_ms, offer};
     (void)atom_ref(offer.node);
     (void)atom_ref(offer.gpu);
 }

@@ -1,23 +1,23 @@
 /*
- * hints_internal - shared by the parts of hints.
+ * waiting_pods_internal - shared by the parts of the table.
  *
- *   hints.c            waiting pods: which pods were refused or offered nodes
- *   hints_offers.c     the offers: best places of the newest shortlists
- *   hints_answers.c    cached refusals
+ *   waiting_pods.c            waiting pods: which pods were refused or offered nodes
+ *   waiting_pods_offers.c     the offers: best places of the newest shortlists
+ *   waiting_pods_answers.c    cached refusals
  */
-#ifndef MILLIGPU_HINTS_INTERNAL_H
-#define MILLIGPU_HINTS_INTERNAL_H
+#ifndef MILLIGPU_WAITING_PODS_INTERNAL_H
+#define MILLIGPU_WAITING_PODS_INTERNAL_H
 
 #include "milligpu/base/map.h"
 #include "milligpu/run/mutex.h"
-#include "milligpu/waiting/hints.h"
 #include "milligpu/waiting/request_classes.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 struct answer {
     struct request *request; /* owned; NULL: the slot is free */
     uint32_t hash;
     struct cause cause;
-    uint64_t names; /* digest_names() of the question */
+    uint64_t n_names; /* digest_names() of the question */
     uint64_t capacity_generation;
     char *bytes; /* owned */
     size_t len;
@@ -50,7 +50,7 @@ struct offers {
     uint64_t next; /* number of the next offer */
 };
 
-void offers_add(struct offers *offers, const struct waiting_pod *of, int64_t at_ms,
+void offers_add(struct offers *offers, const struct waiting_pod *pod, int64_t at_ms,
                 struct offer offer);
 /* Removes count offers from number first on; skips overwritten and removed ones. */
 void offers_drop(struct offers *offers, uint64_t first, uint32_t count);
@@ -65,32 +65,32 @@ struct resolved {
     size_t next;             /* modulo RESOLVED_MAX the slot of the next uid */
 };
 
-struct hints {
+struct waiting_pods {
     struct answers answers;
     struct schedulers *schedulers;
-    hints_look *look; /* NULL: bound pods are not identified */
+    waiting_pods_look *look; /* NULL: bound pods are not identified */
     void *look_user;
-    struct mutex lock;       /* guards everything below */
-    struct map waiting_pods; /* struct waiting_pod, by uid */
-    size_t bytes;            /* size of all entries, each with the longest text */
-    /* the entries; an entry never changes its slot, so a walk can be interrupted */
-    struct waiting_pod *slot[WAITING_MAX];
-    uint16_t spare[WAITING_MAX]; /* stack of slots that are free again */
+    struct mutex lock; /* guards everything below */
+    struct map by_uid; /* struct waiting_pod, by uid */
+    size_t bytes;      /* size of all entries, each with the longest text */
+    /* the entries; an entry never changes its index, so a walk can be interrupted */
+    struct waiting_pod *entry[WAITING_MAX];
+    uint16_t spare[WAITING_MAX]; /* stack of indexes that are free again */
     size_t n_spare;
-    size_t slots; /* number of slots that were ever used */
+    size_t n_entries; /* number of entries that were ever used */
     struct request_classes request_classes;
     struct resolved resolved;
     struct offers offers;
-    size_t waiting;   /* number of refused or late pods */
-    size_t unclassed; /* number of them whose request could not be stored */
+    size_t n_waiting;   /* number of refused or late pods */
+    size_t n_unclassed; /* number of them whose request could not be stored */
     /* List of offers by age. */
     struct waiting_pod *oldest;
     struct waiting_pod *newest;
     struct waiting_pod *fresh; /* the oldest offer that may not be late yet */
-    bool late_went;            /* an offer was evicted before it was late */
+    bool has_lost_late;        /* an offer was evicted before it was late */
     bool overflowed;           /* a pod could not be stored */
     int64_t overflow_ms;       /* monotonic time of the last overflow */
-    size_t next_slot;          /* slot at which hints_maintain() continues */
+    size_t next_entry;         /* entry at which waiting_pods_maintain() continues */
 };
 
 #endif

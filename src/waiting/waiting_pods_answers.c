@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/waiting/hints.h"
+#include "milligpu/waiting/waiting_pods.h"
 
-#include "hints_internal.h"
+#include "waiting_pods_internal.h"
 
 void answers_init(struct answers *answers)
 {
@@ -39,14 +39,14 @@ static bool answers_to(const struct answer *answer, const struct refusal_key *ke
     must(key->request != NULL);
 
     return answer->request != NULL && answer->hash == hash &&
-           answer->capacity_generation == key->capacity_generation && answer->names == key->names &&
-           request_eq(answer->request, key->request);
+           answer->capacity_generation == key->capacity_generation &&
+           answer->n_names == key->names && request_eq(answer->request, key->request);
 }
 
-bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struct strbuf *out,
-                       struct cause *out_cause)
+bool waiting_pods_find_refusal(struct waiting_pods *waiting_pods, const struct refusal_key *key,
+                               struct strbuf *out, struct cause *out_cause)
 {
-    struct answers *answers = &hints->answers;
+    struct answers *answers = &waiting_pods->answers;
     const uint32_t hash = request_hash(key->request);
     bool found = false;
 
@@ -65,12 +65,12 @@ bool hints_answer_find(struct hints *hints, const struct refusal_key *key, struc
     return found;
 }
 
-void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struct text bytes,
-                       struct cause cause)
+void waiting_pods_keep_refusal(struct waiting_pods *waiting_pods, const struct refusal_key *key,
+                               struct text bytes, struct cause cause)
 {
     must(bytes.len > 0 && cause.why != REASON_NONE);
 
-    struct answers *answers = &hints->answers;
+    struct answers *answers = &waiting_pods->answers;
     const uint32_t hash = request_hash(key->request);
 
     if (bytes.len > REFUSAL_BYTES_MAX)
@@ -83,7 +83,7 @@ void hints_answer_keep(struct hints *hints, const struct refusal_key *key, struc
         answers_forget(answers, &answers->answer[i % ANSWERS_MAX]);
     *answer = (struct answer){.request = request_clone(key->request),
                               .hash = hash,
-                              .names = key->names,
+                              .n_names = key->names,
                               .capacity_generation = key->capacity_generation,
                               .cause = cause,
                               .bytes = xmalloc(bytes.len),
