@@ -235,7 +235,7 @@ static void make_remaining(struct strbuf *out)
     arena_done(&arena);
 }
 
-TEST(rest_is_documented)
+TEST(rest__is_documented)
 {
     document_equals("docs/REST.md", make_remaining);
 }

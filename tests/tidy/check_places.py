@@ -1,9 +1,9 @@
-"""Every C file is where a rule builds it, and every test registers itself: a forgotten test proves nothing."""
+"""Every C file is where a rule builds it; every test registers itself, by a name UNIT__property."""
 
 import re
 from typing import List
 
-from tidy import Files, Finding, LAYERS, run, tree
+from tidy import Files, Finding, LAYERS, line_of, run, tree
 
 LAYER = "|".join([*LAYERS, "app"])  # unit/app: tests of the whole application
 PLACES = re.compile(
@@ -23,6 +23,9 @@ PLACES = re.compile(
     r"|bench/\w+\.[ch]"
 )
 
+TEST = re.compile(r"^(?:[A-Z_]*TEST|TEST_BETWEEN)\((\w+)", re.MULTILINE)
+NAME = re.compile(r"(?=.{1,70}$)[a-z][a-z0-9_]*?__[a-z0-9_]+")
+
 
 def check(files: Files) -> List[Finding]:
     found = []
@@ -31,6 +34,9 @@ def check(files: Files) -> List[Finding]:
             found.append(Finding(path, 1, "is where no rule builds it"))
         if path.startswith("tests/") and re.search(r"\bcmocka_(unit_test|run_group_tests)", text):
             found.append(Finding(path, 1, "lists its tests; TEST() of support/test.h registers each by itself"))
+        for match in TEST.finditer(text) if path.startswith("tests/") else ():
+            if not NAME.fullmatch(match.group(1)):
+                found.append(Finding(path, line_of(text, match.start()), f"{match.group(1)}: call it UNIT__property"))
     return found
 
 
@@ -41,10 +47,11 @@ BAD = [
     {"tests/unit/core/x.c": ""},
     {"include/milligpu/x.h": ""},
     {"tests/unit/core/test_x.c": "cmocka_run_group_tests(tests, NULL, NULL);\n"},
+    {"tests/unit/core/test_x.c": "CORE_TEST(what_holds_is_said)\n{\n}\n"},
 ]
 GOOD = [
     {"src/core/x.c": "", "src/ctl/commands/top.c": "", "src/core/place/x.c": "", "tests/unit/ctl/test_top.c": ""},
-    {"tests/unit/core/test_x.c": "TEST(x)\n{\n}\n"},
+    {"tests/unit/core/test_x.c": "TEST(x__holds)\n{\n}\n"},
 ]
 
 run(check, tree(".c", ".h", under=("src", "include", "tests", "bench")), BAD, GOOD)
