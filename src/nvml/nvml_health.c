@@ -32,10 +32,20 @@ bool nvml_xid_is_critical(uint64_t xid)
 
 const char *gpu_health_name(enum gpu_health health)
 {
-    static const char *const names[] = {"healthy",        "xid",  "ecc",
-                                        "reset_required", "lost", "unknown"};
+#define X(health, name, word, meaning) name,
+    static const char *const names[] = {GPU_HEALTH_TABLE(X)};
+#undef X
     must((size_t)health < ARRAY_LEN(names));
     return names[health];
+}
+
+const char *gpu_health_word(enum gpu_health health)
+{
+#define X(health, name, word, meaning) word,
+    static const char *const words[] = {GPU_HEALTH_TABLE(X)};
+#undef X
+    must((size_t)health < ARRAY_LEN(words));
+    return words[health];
 }
 
 void nvml_health_set(struct gpu_state *gpu, enum gpu_health health, const char *reason,

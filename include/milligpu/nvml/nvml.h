@@ -39,14 +39,22 @@ enum {
     NVML_COMMANDS_MAX = 64,    /* commands queued for the watcher */
 };
 
-/* From best to worst. */
+/*
+ * From best to worst: constant, name in metrics, word in milligpu.io/gpus (one of HEALTH_WORDS), and
+ * what it means.
+ */
+#define GPU_HEALTH_TABLE(X)                                                                        \
+    X(GPU_HEALTHY, "healthy", "healthy", "no fault in the last quiet_ms")                          \
+    X(GPU_XID, "xid", "failed", "a critical XID (nvml_xid_is_critical) in the last quiet_ms")      \
+    X(GPU_ECC, "ecc", "degraded", "uncorrected memory errors in the last quiet_ms")                \
+    X(GPU_RESET_REQUIRED, "reset_required", "failed", "reported by NVML")                          \
+    X(GPU_LOST, "lost", "lost", "fallen off the bus, or no longer shown by the driver")            \
+    X(GPU_UNKNOWN, "unknown", "unknown", "the driver hangs or was unloaded")
+
 enum gpu_health {
-    GPU_HEALTHY,
-    GPU_XID,            /* a critical XID (nvml_xid_is_critical) in the last quiet_ms */
-    GPU_ECC,            /* uncorrected memory errors in the last quiet_ms */
-    GPU_RESET_REQUIRED, /* reported by NVML */
-    GPU_LOST,           /* fallen off the bus, or no longer shown by the driver */
-    GPU_UNKNOWN,        /* the driver hangs or was unloaded */
+#define X(health, name, word, meaning) health,
+    GPU_HEALTH_TABLE(X)
+#undef X
 };
 
 /* Facts that NVML reported about a GPU: bits of gpu_state.known. */
@@ -218,6 +226,7 @@ int nvml_limit_memory(struct nvml *nvml, const struct nvml_limit *limit, int64_t
                       enum nvml_limit_end *out, struct err *err) MUST_USE;
 
 const char *gpu_health_name(enum gpu_health health);
+const char *gpu_health_word(enum gpu_health health);
 const char *nvml_status_name(enum nvml_status status);
 
 /* False for XIDs caused by applications, which say nothing about the GPU. */

@@ -5,24 +5,6 @@
 
 #include "milligpu/wire/kube/wire_kube.h"
 
-const char *gpus_annotation_health(enum gpu_health health)
-{
-    switch (health) {
-    case GPU_HEALTHY:
-        return "healthy";
-    case GPU_ECC:
-        return "degraded";
-    case GPU_XID:
-    case GPU_RESET_REQUIRED:
-        return "failed";
-    case GPU_LOST:
-        return "lost";
-    case GPU_UNKNOWN:
-        return "unknown";
-    }
-    must_not_reach("the reading's health is one of the above");
-}
-
 /* The GPUs to write, in ascending index. */
 struct gpu_indexes {
     /* In the order of the reading. */
@@ -129,7 +111,7 @@ static void write_gpu(struct strbuf *out, const struct gpu_reading *reading,
                   GPU_MILLI, gpu->mib_total);
     strbuf_json(out, text_of(gpu->model));
     strbuf_printf(out, ",\"numa\":%d,\"health\":\"%s\",\"nvlink\":", gpu->numa,
-                  gpus_annotation_health(gpu->health));
+                  gpu_health_word(gpu->health));
     write_peers(out, reading, places, place);
     write_illness(out, gpu, places->why[places->gpu[place]]);
     const char *held = gpu->is_mig ? "mig" : places->held[places->gpu[place]];

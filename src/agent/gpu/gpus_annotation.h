@@ -32,7 +32,4 @@
 bool gpus_annotation_write(const struct gpu_reading *reading, const char *const *held,
                            const char *const *why, struct strbuf *out) MUST_USE;
 
-/* The word of HEALTH_WORDS for this health. */
-const char *gpus_annotation_health(enum gpu_health health);
-
 #endif

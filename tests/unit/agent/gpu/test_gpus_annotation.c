@@ -159,7 +159,7 @@ FIXTURE_TEST(gpus_annotation__uses_the_health_words_of_the_daemon)
     for (enum gpu_health health = GPU_HEALTHY; health <= GPU_UNKNOWN; health++) {
         int known = 0;
 #define X(word, good)                                                                              \
-    if (strcmp(gpus_annotation_health(health), word) == 0) {                                       \
+    if (strcmp(gpu_health_word(health), word) == 0) {                                              \
         known++;                                                                                   \
         assert_int_equal(good, health == GPU_HEALTHY);                                             \
     }
