@@ -498,3 +498,21 @@ CORE_TEST(adopt__differs_if_the_asked_milli_differ)
     pod->share[0].asked = 101;
     assert_true(adopt_differs(node, held(core, "a"), pod));
 }
+
+CORE_TEST(adopt__differs_if_any_share_differs)
+{
+    static const struct core_gpu two[] = {{.id = "GPU-a", .index = 0}, {.id = "GPU-b", .index = 1}};
+    static const char *const wrong[] = {"c0 GPU-a 300 2,c0 GPU-b 300 1",
+                                        "c0 GPU-a 300 1,c0 GPU-b 300 2"};
+    static const char note[] = "c0 GPU-a 300 1,c0 GPU-b 300 1";
+    (void)core_node(core, "n1", two, 2);
+    assert_int_equal(adopt_annotated(core, "a", "n1", note, "300x2"), VERDICT_OK);
+    assert_int_equal(held(core, "a")->n_shares, 2);
+    assert_false(held(core, "a")->annotation_differs);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        struct pod *pod = core_pod(core, "a", "n1");
+        core_note(core, pod, wrong[i]);
+        assert_true(adopt_differs(node, held(core, "a"), pod));
+    }
+}

@@ -152,6 +152,9 @@ CORE_TEST(node_since__is_the_time_of_a_new_trouble)
     gpu[1].mib++;
     assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
     assert_int_equal(since(core), core->now_ms - 1); /* no new trouble */
+    gpu[0].sick = true;                              /* the first GPU, and not the last */
+    assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
+    assert_int_equal(since(core), core->now_ms);
 }
 
 /* A restore adds them one by one in another order: links by place would name other GPUs. */

@@ -73,19 +73,26 @@ CORE_TEST(restore__limits_the_length_of_names_and_uids)
     assert_int_equal(restore_pod(core, text, &share, 1, &err), 0);
 }
 
-CORE_TEST(restore__checks_the_last_gpu_and_share)
+CORE_TEST(restore__checks_the_first_and_the_last_gpu_and_share)
 {
     struct err err;
-    const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0),
-                              row_of_gpu(core, "GPU-b", 2, 0)};
+    struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0),
+                        row_of_gpu(core, "GPU-b", 2, 0)};
     assert_int_equal(restore_node(core, "n1", gpu, 3, &err), -ERR_CORRUPT);
     assert_string_equal(err.text, "node n1: GPU GPU-b is there twice");
+    gpu[2].id = gpu[0].id;
+    assert_int_equal(restore_node(core, "n1", gpu, 3, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "node n1: GPU GPU-a is there twice");
     assert_int_equal(restore_node(core, "n1", gpu, 2, &err), 0);
-    const struct share share[] = {{.container = "c0", .gpu = gpu[0].id, .milli = 1000},
-                                  {.container = "c1", .gpu = gpu[1].id, .milli = 1001}};
-    assert_int_equal(restore_pod(core, "a", share, 2, &err), -ERR_CORRUPT);
-    assert_string_equal(err.text, "allocation a: a share of 1001 milli");
-    assert_int_equal(restore_pod(core, "a", share, 1, &err), 0);
+    struct share share[] = {{.container = "c0", .gpu = gpu[0].id, .milli = 1000},
+                            {.container = "c1", .gpu = gpu[1].id, .milli = 1000}};
+    for (size_t i = 0; i < 2; i++) {
+        share[i].milli = 1001;
+        assert_int_equal(restore_pod(core, "a", share, 2, &err), -ERR_CORRUPT);
+        assert_string_equal(err.text, "allocation a: a share of 1001 milli");
+        share[i].milli = 1000;
+    }
+    assert_int_equal(restore_pod(core, "a", share, 2, &err), 0);
 }
 
 CORE_TEST(restore__accepts_an_absent_gpu_before_a_present_one)
