@@ -114,7 +114,7 @@ static void no_route(struct api_call *call, const char *path, bool probe)
                  "nothing is at %.200s: this port has /livez, /readyz, /metrics and /metrics/nodes",
                  path);
     else
-        api_fail(call, 404, "nothing is at %.200s: see /openapi.json for what there is", path);
+        api_fail(call, 404, "nothing is at %.200s: see /openapi.json for the paths", path);
 }
 
 /* RFC 9110 requires the header Allow in every 405. */

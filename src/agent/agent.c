@@ -377,7 +377,7 @@ static bool write_gpus(void *user, struct strbuf *out)
     const bool blind = reading->status == NVML_READY && !reading->has_events;
     (void)snprintf(description, sizeof description, "%s: %.300s%s",
                    nvml_status_name(reading->status), reading->problem,
-                   blind ? "it does not tell of XIDs, so they are not seen" : "");
+                   blind ? "it does not report XIDs, so they are not seen" : "");
     gpu_reading_unref(reading);
     if (strcmp(description, agent->driver) != 0)
         log_write(good && !blind ? LOG_INFO : LOG_WARN, "NVIDIA's driver",
@@ -580,8 +580,8 @@ static void renew_container(struct agent *agent, enum nvml_status status)
     agent->is_reclaiming = false;
     if (status == NVML_READY || agent->settings->pod_uid[0] == '\0')
         return;
-    log_plain(LOG_WARN, "the driver cannot be taken again with the libraries that this container "
-                        "has: the agent ends, so that its container is made anew");
+    log_plain(LOG_WARN, "could not open the driver again with the libraries that this container "
+                        "has: the agent exits, so that its container is recreated");
     (void)kill(getpid(), SIGTERM);
 }
 

@@ -217,7 +217,7 @@ static void met_keep(struct agent_calls *calls, struct met_pod *met, const struc
 
 static const char *flaw_words(enum nri_flaw flaw)
 {
-    return flaw == NRI_BROKEN ? "what the runtime tells of it is no message of NRI"
+    return flaw == NRI_BROKEN ? "the runtime's data about it is not a valid NRI message"
                               : "it has more annotations, variables and devices than are read";
 }
 
@@ -226,8 +226,7 @@ static void report_unread(enum metric_id kind, const struct nri_pod *pod, struct
                           enum nri_flaw flaw)
 {
     metric_add(kind, NULL, 1);
-    log_write(LOG_WARN,
-              "a pod or container is not read as a whole, and gets no GPU by what is left",
+    log_write(LOG_WARN, "a pod or container is only partly readable, and gets no GPU from the rest",
               log_text("namespace", pod->namespace), log_text("pod", pod->name),
               log_text("container", container), log_str("why", flaw_words(flaw)));
 }
@@ -281,7 +280,7 @@ static void check_passed(const struct met_pod *met, const struct nri_container *
         return;
     metric_add(COUNT_STRANGERS, NULL, 1);
     log_container(LOG_WARN, "a container runs that did not pass the agent", &met->pod, container,
-                  "it was made while the agent was away: delete its pod");
+                  "it was created while the agent was down: delete its pod");
 }
 
 static void meet_container(struct agent_calls *calls, const struct nri_container *container)
@@ -335,7 +334,7 @@ static void end_list(struct agent_calls *calls)
     struct err err;
 
     if (pod_records_are_new(calls->records) && pod_records_born(calls->records, &err) < 0)
-        log_write(LOG_ERROR, "the first look at this node was not recorded, and is made again",
+        log_write(LOG_ERROR, "the first scan of this node was not recorded, and is repeated",
                   log_str("why", err.text));
     flush_records(calls->records);
     containers_complete(calls->containers);

@@ -36,8 +36,7 @@ int agent_runtime_check(struct text name, struct text version, bool *out_closed,
         return 0; /* CRI-O has CDI for plugins since 1.32; not tested */
     text_clip(version, shown, sizeof shown);
     if (!version_parse(version, &major, &minor))
-        return err_set(err, ERR_INVALID, "containerd has version \"%s\", which is no version",
-                       shown);
+        return err_set(err, ERR_INVALID, "could not parse the version \"%s\" of containerd", shown);
     if (major < 2 || (major == 2 && minor < 1))
         return err_set(err, ERR_INVALID,
                        "containerd %s is too old: milligpu-node needs 2.1, better 2.2 or later",

@@ -31,22 +31,22 @@ static const char NAME_LETTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
 static const struct settings_command actions[] = {
     {"--help", AGENT_HELP, "show this", NULL, 0, NULL},
     {"--version", AGENT_VERSION, "show the version", NULL, 0, NULL},
-    {"--check-config", AGENT_CHECK, "check the settings, report errors, then end", NULL, 0, NULL},
+    {"--check-config", AGENT_CHECK, "check the settings, report errors, then exit", NULL, 0, NULL},
     {"--print-config", AGENT_PRINT, "show the settings that would be used", NULL, 0, NULL},
     {"--uninstall", AGENT_UNINSTALL,
-     "write to the Node that its agent is uninstalled, then end: pods need none there any more",
-     NULL, 0, NULL},
+     "mark the agent of the Node as uninstalled, then exit: its pods need no agent any more", NULL,
+     0, NULL},
     {"--clear-fault", AGENT_CLEAR_FAULT,
-     "tell the agent that runs here (same --state-dir) that this GPU is healthy, whatever XIDs and "
-     "memory errors it had, then end",
+     "make the running agent (same --state-dir) count this GPU as healthy again despite XIDs and "
+     "memory errors, then exit",
      "GPU", offsetof(struct agent_settings, gpu), "--forgive"},
     {"--release-driver", AGENT_RELEASE_DRIVER,
-     "have the agent that runs here (same --state-dir) let go of the NVIDIA driver, so that its "
-     "kernel modules can be unloaded; ends when it has",
+     "make the running agent (same --state-dir) release the NVIDIA driver, so that its "
+     "kernel modules can be unloaded; exits when done",
      NULL, 0, NULL},
-    {"--take-driver", AGENT_TAKE_DRIVER, "have it take the driver again, then end", NULL, 0, NULL},
+    {"--take-driver", AGENT_TAKE_DRIVER, "make it open the driver again, then exit", NULL, 0, NULL},
     {"--prepare-mps", AGENT_PREPARE_MPS,
-     "mount a tmpfs at --mps-shm, unless there is one, then end: before the agent starts", NULL, 0,
+     "mount a tmpfs at --mps-shm, unless there is one, then exit: before the agent starts", NULL, 0,
      NULL},
 };
 

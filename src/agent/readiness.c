@@ -136,7 +136,7 @@ const char *readiness_validator(enum validator_rule rule, bool has_one, enum nri
         return "the validator of the container runtime is off: containers are made without this "
                "agent while it is away (docs/NODE.md, step 2, or --validator=waive)";
     if (!has_one && rule == VALIDATOR_REQUIRE)
-        return "the container runtime has no validator, which --validator=require wants: update "
+        return "the container runtime has no validator, which --validator=require needs: update "
                "containerd to 2.2 or later";
     return NULL;
 }

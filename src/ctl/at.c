@@ -51,7 +51,7 @@ int at_refuse(const struct ctl *ctl, size_t option, struct err *err)
 {
     must(ctl->options.given[option] != NULL);
     return err_set(err, ERR_INVALID,
-                   "--%s is %.60s: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d",
+                   "--%s is %.60s: it is 2026-01-02T14:05:00Z, or an age: 90s, 30m, 5h, 2d",
                    option_info(option)->name, ctl->options.given[option]);
 }
 

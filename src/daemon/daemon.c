@@ -933,7 +933,7 @@ static bool reload_policy(struct daemon *daemon)
     }
     message_abandon(message);
     policy_source_again(&daemon->policy);
-    policy_not_reloaded(daemon, "too much waits for the writer: it is tried again");
+    policy_not_reloaded(daemon, "the queue of the writer is full: will be retried");
     return false;
 }
 

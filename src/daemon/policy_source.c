@@ -113,7 +113,7 @@ int policy_source_read_kept(struct policy_source *source, const char *ledger,
     if (rc == 0)
         rc = policy_keep_document(kept.document, kept.name, &edges, &book, &warnings, &err);
     if (rc < 0) {
-        log_write(LOG_ERROR, "the policy document that the ledger has kept cannot be used",
+        log_write(LOG_ERROR, "could not use the policy document that the ledger has kept",
                   log_str("error", err.text));
         return err_same(why);
     }

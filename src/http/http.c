@@ -35,7 +35,7 @@ static int listen_error(const struct http_server *http, int failed, struct err *
         return err_set(err, ERR_INVALID, "%s is not an address of this machine", listen_at);
     if (failed == EACCES)
         return err_set(err, ERR_FORBIDDEN,
-                       "%s may not be listened on: ports below 1024 need a right", listen_at);
+                       "listen on %s: ports below 1024 need CAP_NET_BIND_SERVICE", listen_at);
     return err_set(err, ERR_IO, "listen on %s: %s", listen_at, strerrordesc_np(failed));
 }
 

@@ -105,7 +105,7 @@ static void report_handshake(const struct connection *connection)
         return;
     http_refused(connection->call.http, 0,
                  connection->doubted
-                     ? "TLS handshake: the client's certificate is not of our client CA"
+                     ? "TLS handshake: the client's certificate was not issued by the client CA"
                      : "TLS handshake failed");
 }
 

@@ -19,8 +19,7 @@ enum {
 };
 
 const char body_too_large[] = "the body is larger than this server takes";
-const char body_no_room[] =
-    "the bodies of other requests fill the memory that bodies may have: try again";
+const char body_no_room[] = "other requests use all memory for request bodies: try again";
 
 size_t body_most(const struct http_rules *rules, bool known)
 {

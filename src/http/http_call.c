@@ -314,7 +314,7 @@ static enum MHD_Result hand_over(struct http_call *call)
     body_complete(call);
     if (!admission_asks(connection_of(call))) {
         atomic_fetch_add(&http->dropped[HTTP_NO_PLACE], 1);
-        return call_refuse(call, 503, "requests of others fill every connection: try again");
+        return call_refuse(call, 503, "other requests use all connections: try again");
     }
     if (!call_move(call, CALL_READING, CALL_HANDLING))
         return MHD_NO;

@@ -200,8 +200,8 @@ static bool check_sender(struct http_call *call, const struct headers *headers)
         !headers_is_known(headers->value[HOST], rules->hosts))
         return headers_refuse(
             call, 403,
-            "the Host header is not a loopback name of this machine: write localhost or "
-            "127.0.0.1, or let a setting (webhook_hosts, admin_hosts) name it");
+            "the Host header is not a loopback name of this machine: use localhost or "
+            "127.0.0.1, or add it to webhook_hosts or admin_hosts");
     return true;
 }
 

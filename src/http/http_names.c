@@ -86,7 +86,7 @@ static char *why_not(struct strbuf *shown)
     strbuf_init(&why);
     text_clip((struct text){shown->data, shown->len}, clipped, sizeof clipped);
     strbuf_printf(&why,
-                  "the client's certificate shows %s, and webhook_client_names names none of that",
+                  "the client's certificate shows %s, and webhook_client_names lists none of these",
                   shown->len > 0 ? clipped : none);
     char *text = xstrdup(why.data);
     strbuf_done(&why);

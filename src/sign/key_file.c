@@ -112,7 +112,7 @@ static int make_pem(gnutls_datum_t *out, struct err *err)
     if (key != NULL)
         gnutls_x509_privkey_deinit(key);
     return rc == 0 ? 0
-                   : err_set(err, ERR_INTERNAL, "a signing key cannot be made: %s",
+                   : err_set(err, ERR_INTERNAL, "could not generate a signing key: %s",
                              gnutls_strerror(rc));
 }
 

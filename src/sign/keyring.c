@@ -124,7 +124,7 @@ static int list_read(const char *file, struct key_entry out[KEYRING_MAX], size_t
             return err_set(err, ERR_INVALID,
                            "%s line %zu: must be a state (next, signing, retiring), the id of a "
                            "key, the key and a time, for at most %d keys; without this file, the "
-                           "public keys of before stay in the ConfigMap",
+                           "former public keys stay in the ConfigMap",
                            file, *out_count + 1, KEYRING_MAX);
         ++*out_count;
     }
@@ -386,7 +386,7 @@ int keyring_replace(struct keyring *keyring, struct key_times now, struct err *e
                        entry[keyring->next != NULL].id);
     if (count == KEYRING_MAX)
         return err_set(err, ERR_CONFLICT,
-                       "%d keys of before are still published, for the pods that they signed; "
+                       "%d former keys are still published, for the pods that they signed; "
                        "restart the pods of one of them, or revoke it: milligpuctl keys, "
                        "milligpuctl revoke-key KEYID",
                        KEYRING_MAX - 1);

@@ -258,8 +258,8 @@ NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
     int failed = 0;
     if (store->wal_pages > store->limits.wal_max)
         failed = err_set(err, ERR_FULL,
-                         "%s: its log has %d pages, more than %d: somebody reads the ledger and "
-                         "does not end; no more is written until the log is taken in",
+                         "%s: its log has %d pages, more than %d: a program reads the ledger and "
+                         "does not finish; no more is written until the log is checkpointed",
                          store->path, store->wal_pages, store->limits.wal_max);
     if (failed == 0)
         failed = db_run(store->stmt[ST_BEGIN], err);

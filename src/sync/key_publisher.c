@@ -348,8 +348,8 @@ static bool forget_keys(struct key_publisher *publisher)
         }
         log_write(LOG_INFO,
                   is_revoked(publisher, publisher->sent[i].id)
-                      ? "an operator has revoked this signing key of before: it is removed"
-                      : "no pod needs this signing key of before: it is published no more",
+                      ? "an operator has revoked this former signing key: it is removed"
+                      : "no pod needs this former signing key: it is no longer published",
                   log_str("key", publisher->sent[i].id));
         give_keys(publisher->app);
     }

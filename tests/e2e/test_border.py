@@ -157,7 +157,7 @@ class Holders(harness.Case):
         self.assertEqual(self.ask(daemon, "client")[0], 200)
         status, said = self.ask(daemon, "server")
         self.assertEqual(status, 403)
-        self.assertIn("shows CN server, and webhook_client_names names none of that", said)
+        self.assertIn("shows CN server, and webhook_client_names lists none of these", said)
         self.assertIn("shows CN server", daemon.logged())
         self.write("webhook_client_names: other,server")
         daemon.process.send_signal(signal.SIGHUP)

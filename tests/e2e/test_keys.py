@@ -80,7 +80,7 @@ class Keys(Cluster):
         self.daemon.wait(lambda: [key["pods"] for key in self.shown()["items"]] == [3 - by_old, by_old],
                          "pods by their keys")
         doctor = self.daemon.doctor("signing")
-        self.assertIn(f"1 key of before stays for {by_old} pod", doctor["text"])
+        self.assertIn(f"1 former key stays for {by_old} pod", doctor["text"])
         # A restart, and somebody deletes the ConfigMap: the keys that pods need come back.
         self.daemon.kill()
         self.api.request("DELETE", ONE)

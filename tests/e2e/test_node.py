@@ -428,7 +428,7 @@ class Agent(harness.Case):
         api = self.api(one_node())
         node = self.node("--validator", "require", url=api.url)
         runtime = node.accept(version="v2.1.6")
-        self.unready(node, "^the container runtime has no validator, which --validator=require wants.*\n$")
+        self.unready(node, "^the container runtime has no validator, which --validator=require needs.*\n$")
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
         runtime.peer.close()
         runtime = node.accept(version="v2.3.7")
@@ -597,7 +597,7 @@ class Agent(harness.Case):
         node, gpus = self.with_driver("--nvml", harness.TESTS / "libnvidia-ml-old.so.1")
         node.accept()
         node.wait(lambda: len(gpus()) == 2, "the inventory")
-        self.assertIn('warn  NVIDIA\'s driver is="ready: it does not tell of XIDs, so they are not seen"', node.logged())
+        self.assertIn('warn  NVIDIA\'s driver is="ready: it does not report XIDs, so they are not seen"', node.logged())
 
     def test_node__shows_its_driver_and_its_cdi_specification(self):
         node, gpus = self.with_driver()
@@ -737,7 +737,7 @@ class Agent(harness.Case):
         script(commands[:1] + commands[at:])
         self.assertTrue((node.home / "replaced").exists())
         self.is_back(api, node, "620.20")
-        self.assertIn("it does not tell of XIDs", node.logged())  # the library is another one
+        self.assertIn("it does not report XIDs", node.logged())  # the library is another one
         self.assertEqual(runtime.create(node.sign())[0], ["nvidia.com/gpu=GPU-a"])
         runtime.start(node.sign())
         calls = (node.home / "calls").read_text()
@@ -777,7 +777,7 @@ class Agent(harness.Case):
         node.driver("init 18\n")  # RM and library are of different versions
         order("--take-driver")
         self.assertEqual(node.process.wait(harness.PATIENCE), 0)
-        self.assertIn("the agent ends, so that its container is made anew", node.logged())
+        self.assertIn("the agent exits, so that its container is recreated", node.logged())
         node.log.close()
         node.start(*node.flags, env=node.env)
         node.accept()
@@ -1076,8 +1076,8 @@ class Agent(harness.Case):
             runtime.call("CreateContainer", field(1, whole) + field(2, container("main") + many(8, most // 2 - 1000)))
         logged = (node.home / "log").read_text()
         for kind, name in (("pod", "pod=web container=\"\""), ("container", "container=env"), ("container", "container=dev")):
-            self.assertRegex(logged, f"warn .*not read as a whole.*{name}", kind)
-        self.assertNotRegex(logged, "not read as a whole.*container=(args|part|main)")
+            self.assertRegex(logged, f"warn .*only partly readable.*{name}", kind)
+        self.assertNotRegex(logged, "only partly readable.*container=(args|part|main)")
         self.assertIn('milligpu_node_unread_total{kind="pod"} 3\n', node.page("/metrics")[1])
         self.assertIn('milligpu_node_unread_total{kind="container"} 7\n', node.page("/metrics")[1])
         self.ready(node)

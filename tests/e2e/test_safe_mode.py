@@ -122,7 +122,7 @@ class SafeMode(harness.Case):
                       " WHERE json_extract(result, '$.allocation.name') = 'one'")
         bundle = self.distrusts(daemon)
         self.assertIn('milligpu_safe_mode_info{reason="differ"} 1', daemon.metrics())
-        self.assertIn("one thing on disk and another in memory", (bundle / "README.txt").read_text())
+        self.assertIn("not the same on disk and in memory", (bundle / "README.txt").read_text())
         self.assertEqual(harness.run("verify", bundle / "ledger.db").returncode, 0)
         # The file alone is sound, so a restart accepts it.
         daemon.stop()

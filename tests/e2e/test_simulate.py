@@ -657,7 +657,7 @@ class Documents(Folder):
         self.refuse(1, "bad.yaml:4:15: rules[0].min: 0 is below 1; write 1 to 1000", *given, "--policy", "fgd,bad.yaml")
         self.refuse(1, "./none: No such file or directory", *given, "--policy", "./none")
         self.refuse(2, "--policy names mixed twice", *given, "--policy", "mixed,fgd,mixed")
-        self.refuse(2, "--at is noon: it is 2026-01-02T14:05:00Z, or so long ago: 90s, 30m, 5h, 2d", *given, "--at", "noon")
+        self.refuse(2, "--at is noon: it is 2026-01-02T14:05:00Z, or an age: 90s, 30m, 5h, 2d", *given, "--at", "noon")
 
 
 class Judge(Folder):

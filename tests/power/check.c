@@ -140,7 +140,7 @@ static void look(const struct trace *trace, struct store *store, struct check_fo
 /* A migration copies the old ledger first: remove the copy from the real folder. */
 static void take_notice(void *user, const char *text)
 {
-    static const char words[] = "a copy of before is ";
+    static const char words[] = "the backup is ";
     const char *name = strstr(text, words);
     (void)user;
     if (name != NULL)

@@ -145,7 +145,7 @@ static void oracle_share(const struct sim *sim, const struct model_pod *pod,
     uint32_t room = 0;
 
     if (node == NULL)
-        sim_violation(sim, "p%u is bound to %s, which never was", pod->name, pod->node);
+        sim_violation(sim, "p%u is bound to %s, which never existed", pod->name, pod->node);
     for (uint32_t v = model_first_known(node, pod->asked_version); v < node->versions; v++) {
         const struct model_gpu *gpu = gpu_in(&node->was[v], share->gpu);
         if (gpu != NULL && gpu->milli > room)

@@ -40,8 +40,8 @@ enum {
 };
 
 /*
- * From best to worst: constant, name in metrics, word in milligpu.io/gpus (one of HEALTH_WORDS), and
- * what it means.
+ * From best to worst: constant, name in metrics, word in milligpu.io/gpus (one of HEALTH_WORDS),
+ * meaning.
  */
 #define GPU_HEALTH_TABLE(X)                                                                        \
     X(GPU_HEALTHY, "healthy", "healthy", "no fault in the last quiet_ms")                          \

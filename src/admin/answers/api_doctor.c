@@ -91,7 +91,7 @@ static void check_reach(struct doctor *doctor, const struct store_facts *facts)
     api_doctor_say(doctor, "ledger-size", HEALTH_WARNING,
                    "raise ledger_max_bytes (on a larger volume if need be), or lower "
                    "retention_days to what fits",
-                   "the ledger takes what it may (%lld of %lld MiB), so its history goes back "
+                   "the ledger is at its maximum size (%lld of %lld MiB), so its history goes back "
                    "%lld days and %lld hours only; namespace %s has most of it, %lld of %lld MiB",
                    (long long)facts->used_bytes >> 20, (long long)facts->max_bytes >> 20,
                    (long long)(back_ms / day_ms), (long long)(back_ms % day_ms / 3600000),
@@ -158,7 +158,7 @@ static void check_ledger(struct doctor *doctor)
         check_safe_mode(doctor);
     else if (atomic_load(&app->health.disk_broken))
         api_doctor_say(doctor, "ledger", HEALTH_FAILED,
-                       "free space on the disk, or repair it; milligpud retries by itself",
+                       "free space on the disk, or repair it; milligpud retries automatically",
                        "the ledger cannot be written");
     else if (store_space(app->store) != SPACE_ENOUGH)
         check_room(doctor);
@@ -299,7 +299,7 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
     const int64_t grace_ends_ms = atomic_load(&doctor->app->grace.grace_ends_ms);
     if (!synced && grace_ends_ms != 0)
         api_doctor_say(
-            doctor, resource, HEALTH_WARNING, "wait: it ends by itself", "%s; %lld s are left",
+            doctor, resource, HEALTH_WARNING, "wait: it ends automatically", "%s; %lld s are left",
             app_grace_why(doctor->app),
             (long long)(grace_ends_ms > doctor->now_ms ? grace_ends_ms - doctor->now_ms : 0) /
                 1000);
@@ -311,7 +311,7 @@ static void check_watch(struct doctor *doctor, const char *resource, bool synced
             "no complete list of %s has arrived yet", resource);
     else if (age_ms > WATCH_LATE_MS)
         api_doctor_say(doctor, resource, HEALTH_WARNING,
-                       "read the log; milligpud retries by itself",
+                       "read the log; milligpud retries automatically",
                        "the API server has not answered a watch of %s for %lld s", resource,
                        (long long)age_ms / 1000);
     else
@@ -423,7 +423,7 @@ static void add_stale(struct keys_seen *seen, const char *id)
     strbuf_printf(&seen->stale, "%s%s", seen->stale.len > 0 ? ", " : "", id);
 }
 
-/* All keys except the signing one: "; 2 keys of before stay for 7 pods". */
+/* All keys except the signing one: "; 2 former keys stay for 7 pods". */
 static void add_other_keys(const struct app *app, struct keys_seen *seen)
 {
     size_t retiring = 0;
@@ -442,7 +442,7 @@ static void add_other_keys(const struct app *app, struct keys_seen *seen)
             add_stale(seen, key->id);
     }
     if (retiring > 0)
-        strbuf_printf(&seen->others, "; %zu key%s of before stay%s for %zu pods", retiring,
+        strbuf_printf(&seen->others, "; %zu former key%s stay%s for %zu pods", retiring,
                       retiring == 1 ? "" : "s", retiring == 1 ? "s" : "", pods);
 }
 
@@ -557,10 +557,10 @@ static void check_usage(struct doctor *doctor)
         api_doctor_say(doctor, "usage", HEALTH_WARNING,
                        "set report_listen, report_cert and report_key, and report_url of the "
                        "agents (docs/NODE.md, Usage)",
-                       "%u nodes have an agent, and none can report what its pods use", agents);
+                       "%u nodes have an agent, and none can report usage of its pods", agents);
     else if (totals.reporting == 0)
         api_doctor_say(doctor, "usage", HEALTH_WARNING,
-                       "set report_url of the agents, and read their log: it says what they were "
+                       "set report_url of the agents, and read their log for what milligpud "
                        "answered (docs/NODE.md, Usage)",
                        "%u nodes have an agent, and none has reported for 15 minutes", agents);
     else
@@ -938,7 +938,7 @@ static void check_plugin(struct doctor *doctor)
 }
 
 #define SEE_NODES                                                                                  \
-    "run milligpuctl doctor --nodes, which says for each node what to do; milligpuctl nodes "      \
+    "run milligpuctl doctor --nodes, which shows the fix for each node; milligpuctl nodes "        \
     "--state not_vouched lists them (docs/NODE.md)"
 
 /* Finding about nodes that are closed because of agents. lacking: those that never had one. */
@@ -1012,7 +1012,7 @@ static void check_drift(struct doctor *doctor)
             doctor, "drift", HEALTH_WARNING,
             drift.warnings_of[drift_kind_find(TEXT("unbound"))] > 0
                 ? "delete the pods that milligpuctl drift --kind unbound lists: etcd was "
-                  "restored to a time before they were bound, and what they run may run "
+                  "restored to a time before they were bound, and their containers may run "
                   "still; or restore an etcd that has them bound. Run milligpuctl drift "
                   "to list the rest"
                 : "run milligpuctl drift to list them",

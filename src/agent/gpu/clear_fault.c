@@ -40,10 +40,10 @@ int clear_fault_ask(const char *state_dir, const char *uuid, int64_t wait_ms, st
     while (access(path, F_OK) == 0) {
         if (clock_ms() >= until_ms) {
             (void)unlink(path);
-            return err_set(
-                err, ERR_TIMEOUT,
-                "no agent with the state folder %s took it: does it run, and has it NVML?",
-                state_dir);
+            return err_set(err, ERR_TIMEOUT,
+                           "no agent with the state folder %s accepted it: "
+                           "is one running, with NVML?",
+                           state_dir);
         }
         (void)nanosleep(&pause, NULL);
     }

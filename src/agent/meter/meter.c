@@ -280,10 +280,10 @@ static void report_metering(struct meter *meter, const struct gpu_reading *readi
     if (reading->status != NVML_READY)
         return; /* the reporter logs the state of the driver */
     if (!table->is_metering && !meter->has_reported_blind)
-        log_plain(LOG_WARN, "what containers use cannot be metered: the processes of the host are "
+        log_plain(LOG_WARN, "usage of containers cannot be metered: the processes of the host are "
                             "not seen (set hostPID for the agent, or --meter-s=0)");
     if (table->is_metering && meter->has_reported_blind)
-        log_plain(LOG_INFO, "what containers use is metered again");
+        log_plain(LOG_INFO, "usage of containers is metered again");
     meter->has_reported_blind = !table->is_metering;
 }
 

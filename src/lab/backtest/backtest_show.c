@@ -437,7 +437,7 @@ static void backtest_put_unknown(const struct ctl *ctl, const struct past *past)
     char set[AGE_BYTES];
 
     must(past->arrived > 0);
-    (void)fputs("\na ledger does not tell:\n"
+    (void)fputs("\na ledger does not record:\n"
                 "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
                 "  and rules of a policy document about nodes match none\n"
                 "- pods that never got a place, or that nobody created because there was none\n",

@@ -92,7 +92,7 @@ static int put_in_place(const char *from, const char *to, struct err *err)
             rc = rename(from, to);
     }
     if (rc < 0 && errno == EEXIST)
-        return err_set(err, ERR_CONFLICT, "%s: is there already; name a new file", to);
+        return err_set(err, ERR_CONFLICT, "%s: already exists; name a new file", to);
     return rc < 0 ? err_set(err, ERR_IO, "%s: %m", to) : sync_folder_of(to, err);
 }
 
@@ -179,7 +179,7 @@ int backup_to(sqlite3 *db, const char *file, struct err *err)
     if (file[0] == '\0' || file[strlen(file) - 1] == '/')
         return err_set(err, ERR_INVALID, "backup: \"%s\" is not a file name", file);
     if (access(file, F_OK) == 0)
-        return err_set(err, ERR_CONFLICT, "%s: is there already; name a new file", file);
+        return err_set(err, ERR_CONFLICT, "%s: already exists; name a new file", file);
 
     strbuf_init(&part);
     strbuf_printf(&part, "%s.part-XXXXXX", file);

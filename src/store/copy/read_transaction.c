@@ -157,7 +157,7 @@ static int read_transaction_unlike(const struct likeness *like, const char *kind
     if (!known)
         return err_set(err, ERR_CORRUPT, "%s: %s %s is on disk and not in memory",
                        db_name(like->db), kind, name);
-    return err_set(err, ERR_CORRUPT, "%s: %s %s is one thing on disk and another in memory",
+    return err_set(err, ERR_CORRUPT, "%s: %s %s is not the same on disk and in memory",
                    db_name(like->db), kind, name);
 }
 

@@ -147,7 +147,7 @@ int file_lock(const char *path, int *out_fd, struct err *err)
         if (why != EWOULDBLOCK)
             return err_set(err, ERR_IO, "%s.lock: %m", path);
         return err_set(err, ERR_BUSY,
-                       "%s: another milligpud (process %s) has this ledger; exactly one may", path,
+                       "%s: another milligpud (process %s) uses this ledger; only one may", path,
                        text[0] != '\0' ? text : "unknown");
     }
     const int length = snprintf(text, sizeof text, "%ld\n", (long)getpid());

@@ -79,7 +79,7 @@ static int migrate_from(const struct store *store, uint32_t version, struct err 
         failed = db_exec(store->db, "PRAGMA foreign_keys=ON", err);
     if (failed != 0)
         return err_wrap(err, "migrate from version %u", version);
-    store_notice(store, "%s: migrated from version %u to %u; a copy of before is %s", store->path,
+    store_notice(store, "%s: migrated from version %u to %u; the backup is %s", store->path,
                  version, store->schema->version, copy != NULL ? copy : "not needed");
     return 0;
 }
@@ -88,7 +88,7 @@ int migrate_forward(const struct store *store, int64_t version, struct err *err)
 {
     for (int64_t from = version; from < store->schema->version; from++)
         if (step_from(store->schema, from) == NULL)
-            return err_set(err, ERR_CORRUPT, "%s: version %lld of a ledger, which never was",
+            return err_set(err, ERR_CORRUPT, "%s: version %lld of a ledger, which never existed",
                            store->path, (long long)version);
     return version < store->schema->version ? migrate_from(store, (uint32_t)version, err) : 0;
 }

@@ -31,7 +31,7 @@ void writer_load_learned(struct writer *writer)
 
     must(!writer->batch.open);
     if (store_learned(writer->app->store, &tally, &writer->learning.learned_until_ms, &err) < 0)
-        log_write(LOG_WARN, "the workload is learned anew", log_str("error", err.text));
+        log_write(LOG_WARN, "learning the workload from scratch", log_str("error", err.text));
     if (tally == NULL)
         return;
     tally_free(writer->learning.tally);
@@ -92,8 +92,7 @@ void writer_store_learned(struct writer *writer)
         return;
     writer->learning.store_learned_ms = writer_now_ms(writer) + STORE_LEARNED_MS;
     if (ops->learn(ops->ctx, writer->learning.tally, writer->learning.learned_ms, &err) < 0) {
-        log_write(LOG_WARN, "what was learned of the workload could not be stored",
-                  log_str("error", err.text));
+        log_write(LOG_WARN, "could not store the learned workload", log_str("error", err.text));
         return;
     }
     writer->learning.stored_pods = pods;

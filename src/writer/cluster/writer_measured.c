@@ -66,7 +66,7 @@ static bool store_chunk(struct writer *writer)
         dropped += !measured_sums_add(usage_table_sums(book), &row[i]);
     idle_changes_put_back(usage_table_idle(book), idle, chunk.n_idle);
     metric_add(M_MEASURED_DROPPED, NULL, dropped);
-    log_write(LOG_WARN, "what was measured could not be stored, and is kept for the next time",
+    log_write(LOG_WARN, "could not store the measured usage; will be retried",
               log_str("error", err.text));
     return false;
 }

@@ -579,7 +579,7 @@ static void doctor_says(struct app_fixture *fixture, const char *status, const c
 }
 
 #define DO_NODES                                                                                   \
-    "run milligpuctl doctor --nodes, which says for each node what to do; milligpuctl nodes "      \
+    "run milligpuctl doctor --nodes, which shows the fix for each node; milligpuctl nodes "        \
     "--state not_vouched lists them (docs/NODE.md)"
 #define DO_LABEL                                                                                   \
     "; for nodes that are to have no agent, set agent_nodes to a label that they lack "            \

@@ -799,7 +799,7 @@ SCENE_TEST(full_keyring__has_room_again_after_a_revocation)
     }
     want_replaced(scene, key[0].id);
     pass(scene, AGAIN_MS);
-    assert_says(facts_of(scene).trouble, "15 keys of before");
+    assert_says(facts_of(scene).trouble, "15 former keys");
     assert_says(facts_of(scene).trouble, "milligpuctl revoke-key");
     write_revoked(scene, key[KEYRING_MAX - 1].id);
     pass(scene, AGAIN_MS);

@@ -337,7 +337,7 @@ static void refused_for_its_name(const struct identity *self, const char *shown)
     for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
         struct tls_client client;
         assert_int_equal(tls_open(&client, self, versions[i]), 0);
-        assert_true(tls_ask(&client, "names none of that", got, sizeof got));
+        assert_true(tls_ask(&client, "lists none of these", got, sizeof got));
         assert_int_equal(strncmp(got, "HTTP/1.1 403 ", 13), 0);
         assert_non_null(strstr(got, shown));
         assert_non_null(strstr(got, "webhook_client_names"));

@@ -255,7 +255,7 @@ static const char table_expected[] =
     "waits that differ most, 1 of 1:\n"
     "POD         RECORDED  BINPACK  SPREAD\n"
     "team/whole       40m       0s     40m\n\n"
-    "a ledger does not tell:\n"
+    "a ledger does not record:\n"
     "- CPU, memory, labels, taints and affinity: every node is asked about every pod,\n"
     "  and rules of a policy document about nodes match none\n"
     "- pods that never got a place, or that nobody created because there was none\n";

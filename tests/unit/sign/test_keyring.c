@@ -278,7 +278,7 @@ SCENE_TEST(keyring_replace__refuses_more_than_keyring_max)
     open_again(scene);
     assert_int_equal(keyring_list(scene->keyring, scene->key), KEYRING_MAX);
     assert_int_equal(keyring_replace(scene->keyring, scene->now, &scene->err), -ERR_CONFLICT);
-    assert_non_null(strstr(scene->err.text, "15 keys of before are still published"));
+    assert_non_null(strstr(scene->err.text, "15 former keys are still published"));
     assert_int_equal(keyring_forget(scene->keyring, scene->key[7].id, &scene->err), 0);
     replace(scene);
 }

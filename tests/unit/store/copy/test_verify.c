@@ -64,7 +64,7 @@ FIXTURE_TEST(compare__finds_memory_and_disk_alike)
 
 FIXTURE_TEST(compare__names_the_difference_between_memory_and_disk)
 {
-#define DIFFERS "is one thing on disk and another in memory"
+#define DIFFERS "is not the same on disk and in memory"
     static const struct {
         const char *sql;
         const char *says;

@@ -508,7 +508,7 @@ SHELF_TEST(log__that_grows_beyond_its_limit_is_refused)
     }
     assert_in_range(i, 1, 99);
     assert_int_equal(err.code, ERR_FULL);
-    assert_non_null(strstr(err.text, "somebody reads the ledger"));
+    assert_non_null(strstr(err.text, "a program reads the ledger"));
     reader_done(&reader);
     shelf_maintain(shelf, 100000);
     core_forget_undo(core);

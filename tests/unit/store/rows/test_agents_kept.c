@@ -320,7 +320,7 @@ SHELF_TEST(agents_kept__writes_nothing_while_a_reader_holds_the_log)
 
     show_some(agents);
     shelf->store->limits.wal_max = -1;
-    cannot_remember(shelf, agents, "somebody reads the ledger");
+    cannot_remember(shelf, agents, "a program reads the ledger");
     assert_remembered(shelf->store, NULL, 0);
     shelf->store->limits.wal_max = 1000;
     remember(shelf, agents, 100, 3);

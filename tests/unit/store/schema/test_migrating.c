@@ -84,7 +84,7 @@ static long long version_now(const struct old *old)
 /* The copy that the last notice names. */
 static void assert_copy(const struct old *old)
 {
-    static const char words[] = "a copy of before is ";
+    static const char words[] = "the backup is ";
     const char *at = strstr(old->shelf.notices.data, words);
     char name[256];
 

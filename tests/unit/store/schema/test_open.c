@@ -395,9 +395,9 @@ FIXTURE_TEST(migration__from_an_unknown_version_is_refused)
     struct err err;
     fill(shelf);
     assert_int_equal(open_next(shelf, NULL, 0, &store, &err), -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "which never was"));
+    assert_non_null(strstr(err.text, "which never existed"));
     shelf_run(shelf, "PRAGMA user_version=0");
-    refused(shelf, ERR_CORRUPT, "which never was");
+    refused(shelf, ERR_CORRUPT, "which never existed");
 }
 
 /* --- files of a killed process --- */
