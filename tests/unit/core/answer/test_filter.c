@@ -94,6 +94,21 @@ CORE_TEST(filter__uses_node_objects_for_unknown_names_only)
     names_free(names);
 }
 
+CORE_TEST(reservation__is_looked_for_among_the_asked_names_only)
+{
+    struct asked asked;
+    one_gpu_node(core, "n1", 1000);
+    assert_int_equal(core_reserve(core, "asking", "n1", "300"), VERDICT_OK);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n2");
+    ask_about(&asked, "n1");
+    asked.question.n_names = 1;
+    ask(&asked);
+    assert_int_equal(asked.answer.verdict, FILTER_HELD_ELSEWHERE);
+    assert_int_equal(asked.answer.n_candidates, 0);
+    ask_done(&asked);
+}
+
 CORE_TEST(score__falls_evenly_from_10)
 {
     struct asked asked;

@@ -177,6 +177,15 @@ TEST(topology__has_names)
     assert_string_equal(topology_name(TOPOLOGY_NVLINK), "nvlink");
 }
 
+TEST(request_format__says_one_gpu_by_its_only_want)
+{
+    char text[64];
+    struct want want[] = {{"c", CONTAINER_APP, 1, 600}, {"not asked for", CONTAINER_APP, 2, 600}};
+    const struct request request = {.n_wants = 1, .want = want};
+    request_format(&request, text, sizeof text);
+    assert_string_equal(text, "600 milli of one GPU");
+}
+
 TEST(request_format__clips_to_the_buffer)
 {
     char text[8];

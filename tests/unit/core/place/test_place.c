@@ -1009,6 +1009,8 @@ NODE_TEST(room_without__equals_the_room_without_these_pods)
     static const struct text both[] = {TEXT("b"), TEXT("nobody"), TEXT("c"), TEXT("b")};
     struct room room;
     scene_add_gpus(scene, 2);
+    const struct gpu *ill = scene_add_gpu(scene, "GPU-c", GPU_UNHEALTHY);
+    scene->note[scene->build.n_notes++] = (struct gpu_note){.gpu = ill->id, .ill = "Xid 79"};
     const struct node *empty = scene_node(scene);
     scene_bind(scene, "a", "GPU-a", 300);
     scene_bind(scene, "b", "GPU-a", 800);

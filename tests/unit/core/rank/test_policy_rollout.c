@@ -142,6 +142,19 @@ TEST(rollout__fills_a_node_until_no_pod_fits)
     workload_unref(workload);
 }
 
+/* A set of its holes uses each bit of a number. */
+TEST(rollout__fills_the_largest_node_of_two_models)
+{
+    const struct workload_class class[] = {{.parts = 1, .milli = GPU_MILLI, .count = 1}};
+    struct workload *workload = workload_new(class, 1);
+    struct room room = {.n_gpus = GPUS_PER_NODE_MAX, .free_milli = GPUS_PER_NODE_MAX * GPU_MILLI};
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        room.gpu[i] = (struct gpu_room){
+            .milli = GPU_MILLI, .free_milli = GPU_MILLI, .model = atom(i % 2 == 0 ? "A100" : "T4")};
+    assert_int_equal(idle_of(workload, &room), 0);
+    workload_unref(workload);
+}
+
 /* Each pod that is tried is work: more of it on more GPUs, and on GPUs of several kinds. */
 TEST(rollout__counts_each_try_as_work)
 {

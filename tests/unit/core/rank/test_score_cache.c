@@ -284,7 +284,8 @@ CACHE_TEST(score_cache_idle__rolls_equal_room_out_once)
         remaining.free_milli = 0;
         for (uint32_t g = 0; g < 3; g++) {
             remaining.free[g] = row[i].free_milli[g];
-            remaining.kind[g] = row[i].kind;
+            /* the kinds beyond the GPUs say nothing */
+            remaining.kind[g] = g < row[i].gpus ? row[i].kind : (uint8_t)(row[i].kind + 1);
             remaining.free_milli += g < row[i].gpus ? row[i].free_milli[g] : 0;
         }
         note_idle(workload, &remaining, i == 1);
