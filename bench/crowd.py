@@ -25,7 +25,7 @@ os.environ.setdefault("MILLIGPU_SOURCE_DIR", str(HERE.parent))
 sys.path.insert(0, str(HERE.parent / "tests/e2e"))
 sys.dont_write_bytecode = True
 import harness  # noqa: E402
-from test_crowd import LIVEZ, answer, post  # noqa: E402
+from test_many_clients import LIVEZ, answer, post  # noqa: E402
 
 PATIENCE = 5
 ROUNDS = 20

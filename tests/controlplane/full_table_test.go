@@ -19,9 +19,9 @@ const (
 		"agent can tell apart: delete the pod, or others that have them"
 )
 
-// crowd asks containerd for containers with the variable in the sandbox of a pod, and checks how many are created and why
+// createContainers asks containerd for containers with the variable in the sandbox of a pod, and checks how many are created and why
 // the others are not.
-func (g *gpuNode) crowd(uid, prefix string, created, refused int) {
+func (g *gpuNode) createContainers(uid, prefix string, created, refused int) {
 	g.Helper()
 	made, refusals, err := g.n.CreateContainers(uid, prefix, created+refused, noGPU)
 	g.check(err)
@@ -88,10 +88,10 @@ func TestContainersWithTheVariableThatFillTheAgentsTableTakeNothingFromSharesOrW
 	attacker := g.place(g.simple("attacker", 0))
 	g.ran(attacker, "main", 1)
 
-	g.crowd(attacker, "crowd", variableRows, 4)
+	g.createContainers(attacker, "many", variableRows, 4)
 	g.agentCounts(4, "milligpu_node_containers_total", `outcome="refused"`)
 	for i := variableRows; i < variableRows+4; i++ {
-		g.agentLogs("container refused", "namespace="+g.space+" ", "pod=attacker ", fmt.Sprintf("container=crowd-%d ", i),
+		g.agentLogs("container refused", "namespace="+g.space+" ", "pod=attacker ", fmt.Sprintf("container=many-%d ", i),
 			tableFull)
 	}
 	g.guards(first, "second", "whole")
@@ -103,20 +103,20 @@ func TestContainersWithTheVariableThatFillTheAgentsTableTakeNothingFromSharesOrW
 		g.check(err)
 		return made == 1, fmt.Sprint("containerd still asks the agent: ", refusals)
 	})
-	g.crowd(attacker, "more", 9, 0)
+	g.createContainers(attacker, "more", 9, 0)
 	library, err := g.n.FakeNVML()
 	g.check(err)
 	g.check(g.n.StartAgent("--nvml", library, "--inventory-s", "1", "--meter-s", "1"))
 	g.agentCounts(10, "milligpu_node_containers_left_out", `right="variable"`)
 	g.agentLogs("more containers with GPUs run than the agent can tell apart", "variable=10")
-	g.crowd(attacker, "late", 0, 1)
+	g.createContainers(attacker, "late", 0, 1)
 	g.guards(first, "third", "whole-again")
 
 	/* what the refusal says to do */
 	g.deleteNow("attacker")
 	later := g.place(g.simple("later", 0))
 	g.ran(later, "main", 1)
-	g.crowd(later, "again", 1, 0)
+	g.createContainers(later, "again", 1, 0)
 	g.startedOnce("first", first)
 	g.consistent()
 }

@@ -1010,19 +1010,19 @@ static void users(struct sim *sim, struct draw *draw)
         delete_pod(sim, pod, draw_chance(draw, 300));
 }
 
-void core_crowd(struct sim *sim)
+void core_add_idle_pods(struct sim *sim)
 {
     struct strbuf out;
     char body[256];
 
-    for (uint32_t i = 0; i < sim->rules.crowd; i++) {
+    for (uint32_t i = 0; i < sim->rules.idle_pods; i++) {
         strbuf_init(&out);
         (void)snprintf(body, sizeof body,
                        "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"q%u\"},"
                        "\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"none\"}]}}",
                        i);
         if (fake_apiserver_request(sim->fake, "POST", pods_path, text_of(body), &out) != 201)
-            sim_violation(sim, "the fake API server does not take a crowd");
+            sim_violation(sim, "the fake API server does not take the idle pods");
         strbuf_done(&out);
     }
 }

@@ -317,7 +317,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     rules->full_nodes = draw_chance(draw, 150);
     rules->both = draw_chance(draw, 400);
     rules->power = draw_chance(draw, 500);
-    rules->crowd = draw_chance(draw, 40) ? 700 : 0;
+    rules->idle_pods = draw_chance(draw, 40) ? 700 : 0;
     rules->picky = draw_chance(draw, 250);
     rules->odd_per_mille = draw_chance(draw, 400) ? 10 + draw_below(draw, 50) : 0;
     /* The current state is rebuilt from annotations and nodes, so it is as good as they are. */
@@ -352,7 +352,7 @@ static void draw_rules(struct sim *sim, const struct sim_plan *plan)
     draw_reports(rules, plan);
     draw_vouches(rules, plan);
     struct draw scarce = {.state = plan->seed ^ 0x5CA2CE};
-    rules->scarce = rules->crowd == 0 && draw_chance(&scarce, 250);
+    rules->scarce = rules->idle_pods == 0 && draw_chance(&scarce, 250);
 }
 
 uint32_t sim_steps(uint64_t seed)
@@ -392,7 +392,7 @@ static struct sim *sim_new(const struct sim_plan *plan)
         usage_begin(sim, plan->folder);
     sim->fake = fake_apiserver_new("sim");
     fake_apiserver_set_clock(sim->fake, wall_of, sim);
-    core_crowd(sim);
+    core_add_idle_pods(sim);
     const uint64_t api_seed = draw_next(&sim->draw);
     sim->api = sim_api_new(&(struct sim_api_rules){.seed = api_seed,
                                                    .fake = sim->fake,

@@ -110,7 +110,7 @@ struct sim_rules {
     uint32_t raise_per_mille; /* of steps: somebody edits what a pod requests */
     uint32_t agent_per_mille; /* of steps: something happens where one is */
     uint32_t key_per_mille;   /* of steps: an operator has the signing key replaced */
-    uint32_t crowd;           /* pods that no step touches: lists of several pages */
+    uint32_t idle_pods;       /* pods that no step touches: lists of several pages */
 };
 
 /* How memory that comes with too small a share is met. */
@@ -378,7 +378,7 @@ size_t scheduler_binding(const struct sim *sim);
 void scheduler_preempt(struct sim *sim, const struct model_pod *pod);
 
 /* cluster */
-void core_crowd(struct sim *sim); /* before the API server is watched */
+void core_add_idle_pods(struct sim *sim); /* before the API server is watched */
 void core_begin(struct sim *sim);
 void core_step(struct sim *sim, struct draw *draw);
 void core_kubelets(struct sim *sim); /* pods whose time has come */

@@ -41,7 +41,7 @@ static void oracle_hints(const struct sim *sim)
 
 static void oracle_pods(const struct sim *sim)
 {
-    size_t alive = sim->rules.crowd;
+    size_t alive = sim->rules.idle_pods;
 
     for (uint32_t i = 0; i < sim->model.n_pods; i++)
         alive += model_alive(&sim->model.pod[i]) ? 1 : 0;

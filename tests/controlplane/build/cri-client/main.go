@@ -25,7 +25,7 @@ const (
 	labelContainer = "io.kubernetes.container.name"
 )
 
-type crowd struct {
+type creator struct {
 	runtime  cri.RuntimeServiceClient
 	sandbox  *cri.PodSandbox
 	image    string
@@ -47,7 +47,7 @@ func find(ctx context.Context, runtime cri.RuntimeServiceClient, uid string) (*c
 }
 
 // create asks for a container as kubelet does, with the variable NVIDIA_VISIBLE_DEVICES.
-func (c *crowd) create(ctx context.Context, name string) error {
+func (c *creator) create(ctx context.Context, name string) error {
 	pod := c.sandbox.GetMetadata()
 	config := &cri.ContainerConfig{
 		Metadata: &cri.ContainerMetadata{Name: name},
@@ -65,7 +65,7 @@ func (c *crowd) create(ctx context.Context, name string) error {
 	return err
 }
 
-func (c *crowd) run(ctx context.Context, socket, uid, prefix string, count int) error {
+func (c *creator) run(ctx context.Context, socket, uid, prefix string, count int) error {
 	connection, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -87,10 +87,10 @@ func (c *crowd) run(ctx context.Context, socket, uid, prefix string, count int) 
 }
 
 func main() {
-	c := &crowd{}
+	c := &creator{}
 	socket := flag.String("socket", "", "the runtime's socket")
 	uid := flag.String("pod", "", "the uid of a pod that runs")
-	prefix := flag.String("prefix", "crowd", "with what the names of the containers begin")
+	prefix := flag.String("prefix", "many", "with what the names of the containers begin")
 	count := flag.Int("count", 1, "how many containers")
 	limit := flag.Duration("timeout", 2*time.Minute, "for all of them")
 	flag.StringVar(&c.image, "image", "", "their image, which the runtime has")

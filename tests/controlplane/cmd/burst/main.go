@@ -22,7 +22,7 @@ var (
 	rounds = flag.Int("rounds", 5, "number of rounds; each measures all three setups")
 )
 
-/* what one rival's rounds measured: "name unit" -> a value for each round */
+/* what one peer's rounds measured: "name unit" -> a value for each round */
 type figures map[string][]float64
 
 type environment struct {
@@ -75,24 +75,24 @@ func measure(cluster *harness.Cluster, pods []int) (err error) {
 }
 
 func (w *environment) compare(pods int) error {
-	rivals := []struct {
+	peers := []struct {
 		name string
 		run  func(int, figures) error
 	}{{"alone", w.alone}, {"idle_extender", w.withIdle}, {"milligpu", w.withMilligpu}}
 	all := map[string]figures{}
-	for _, rival := range rivals {
-		all[rival.name] = figures{}
+	for _, peer := range peers {
+		all[peer.name] = figures{}
 	}
 	for range *rounds {
-		for _, rival := range rivals {
-			if err := rival.run(pods, all[rival.name]); err != nil {
-				return fmt.Errorf("%s, %d pods: %w", rival.name, pods, err)
+		for _, peer := range peers {
+			if err := peer.run(pods, all[peer.name]); err != nil {
+				return fmt.Errorf("%s, %d pods: %w", peer.name, pods, err)
 			}
 		}
 	}
 	prefix := fmt.Sprintf("burst.%d_nodes.%d_pods.", *nodes, pods)
-	for _, rival := range rivals {
-		say(prefix+rival.name, all[rival.name])
+	for _, peer := range peers {
+		say(prefix+peer.name, all[peer.name])
 	}
 	ours := median(all["milligpu"]["time s"])
 	fmt.Printf("%-70s %.2f times\n", prefix+"milligpu.to_alone", ours/median(all["alone"]["time s"]))
