@@ -144,7 +144,8 @@ step_model() {
 step_tsan() {
     local alone='^unit\.(base|core|wire|ctl|lab)\.|^unit\.store\.(faults|heal|migrating)$'
     alone+='|^e2e\.(completion|examples|migrate|output|pages|page_runs)$'
-    build tsan tests-{run,sign,nri,nvml,document,store,kube,fake_apiserver,http,agent,app,e2e}
+    build tsan tests-{run,sign,nri,nvml,document,store,kube,fake_apiserver,http,settings,agent} \
+        tests-{usage,waiting,sync,selfcheck,writer,daemon,app,e2e}
     check tsan -L 'unit|e2e' -E "$alone"
 }
 
