@@ -7,70 +7,72 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/ledger/reconcile.h"
 
+#include "support/sentences.h"
+
 /*
  * Words
  */
 
-bool text_table_has_more(const struct table *table)
+bool ledger_table_has_more(const struct table *table)
 {
     return table->word[table->next] != NULL;
 }
 
-bool text_table_next_is(struct table *table, const char *word)
+bool ledger_table_next_is(struct table *table, const char *word)
 {
-    if (!text_table_has_more(table) || strcmp(table->word[table->next], word) != 0)
+    if (!ledger_table_has_more(table) || strcmp(table->word[table->next], word) != 0)
         return false;
     table->next++;
     return true;
 }
 
-const char *text_table_next(struct table *table)
+const char *ledger_table_next(struct table *table)
 {
-    if (!text_table_has_more(table))
-        text_table_fail(table, "a word is missing");
+    if (!ledger_table_has_more(table))
+        ledger_table_fail(table, "a word is missing");
     return table->word[table->next++];
 }
 
-uint32_t text_table_number(struct table *table)
+uint32_t ledger_table_number(struct table *table)
 {
-    const char *word = text_table_next(table);
+    const char *word = ledger_table_next(table);
     char *end = NULL;
     const unsigned long value = strtoul(word, &end, 10);
 
     if (*end != '\0' || end == word)
-        text_table_fail(table, "'%s' is no number", word);
+        ledger_table_fail(table, "'%s' is no number", word);
     return (uint32_t)value;
 }
 
 static struct text next_text(struct table *table)
 {
-    return text_of(text_table_next(table));
+    return text_of(ledger_table_next(table));
 }
 
 /*
  * Answers
  */
 
-void text_table_say(struct table *table, const char *word)
+void ledger_table_say(struct table *table, const char *word)
 {
-    text_table_print(table, "%s%s", table->said.len > 0 ? "," : "", word);
+    ledger_table_print(table, "%s%s", table->said.len > 0 ? "," : "", word);
 }
 
-void text_table_say_verdict(struct table *table, enum verdict verdict)
+void ledger_table_say_verdict(struct table *table, enum verdict verdict)
 {
     const struct core_fixture *core = &table->core;
 
     table->met[verdict]++;
-    text_table_say(table,
-                   verdict == VERDICT_REFUSED ? reason_name(core->reason) : verdict_name(verdict));
+    ledger_table_say(table, verdict == VERDICT_REFUSED ? reason_name(core->reason)
+                                                       : verdict_name(verdict));
     if (strchr(table->expected, ',') != NULL && core->n_done > 0)
-        text_table_say(table,
-                       change_gives_room(&core->done[core->n_done - 1]) ? "room" : "no_room");
+        ledger_table_say(table,
+                         change_gives_room(&core->done[core->n_done - 1]) ? "room" : "no_room");
 }
 
 static void do_command(struct table *table, const struct command *command)
 {
-    text_table_say_verdict(table, core_do(&table->core, command));
+    ledger_table_say_verdict(table, core_do(&table->core, command));
 }
 
 /*
@@ -82,62 +84,62 @@ static struct plugin_report next_plugin(struct table *table)
 {
     struct plugin_report plugin = {.state = PLUGIN_UP};
 
-    if (text_table_next_is(table, "down"))
+    if (ledger_table_next_is(table, "down"))
         return (struct plugin_report){.state = PLUGIN_DOWN};
-    if (text_table_next_is(table, "zero"))
+    if (ledger_table_next_is(table, "zero"))
         return (struct plugin_report){.state = PLUGIN_ZERO};
-    if (!text_table_next_is(table, "up"))
-        text_table_fail(table, "a device plugin is up, down or zero");
-    plugin.offered = text_table_number(table);
-    plugin.healthy = text_table_number(table);
+    if (!ledger_table_next_is(table, "up"))
+        ledger_table_fail(table, "a device plugin is up, down or zero");
+    plugin.offered = ledger_table_number(table);
+    plugin.healthy = ledger_table_number(table);
     return plugin;
 }
 
 static enum vouch next_vouch(struct table *table)
 {
-    const char *word = text_table_next(table);
+    const char *word = ledger_table_next(table);
 
     for (int i = 0; i < VOUCHES; i++)
         if (strcmp(word, vouch_name((enum vouch)i)) == 0)
             return (enum vouch)i;
-    text_table_fail(table, "'%s' is no word of agents.h", word);
+    ledger_table_fail(table, "'%s' is no word of agents.h", word);
     return VOUCH_NONE;
 }
 
 static enum inventory_problem next_problem(struct table *table)
 {
-    const char *word = text_table_next(table);
+    const char *word = ledger_table_next(table);
 
     for (int i = 0; i <= PROBLEM_LIMIT; i++)
         if (strcmp(word, inventory_problem_name((enum inventory_problem)i)) == 0)
             return (enum inventory_problem)i;
-    text_table_fail(table, "'%s' is no problem of an inventory", word);
+    ledger_table_fail(table, "'%s' is no problem of an inventory", word);
     return PROBLEM_NONE;
 }
 
-/* What follows "gpu". */
+/* Parses the words behind "gpu". */
 static void read_gpu(struct table *table, struct core_gpu *gpu, const char **model)
 {
-    const char *id = text_table_next(table);
+    const char *id = ledger_table_next(table);
 
     gpu->id = strcmp(id, "-") == 0 ? NULL : id;
-    gpu->milli = text_table_number(table);
-    gpu->mib = text_table_number(table);
+    gpu->milli = ledger_table_number(table);
+    gpu->mib = ledger_table_number(table);
     for (;;) {
-        if (text_table_next_is(table, "at"))
-            gpu->index = text_table_number(table);
-        else if (text_table_next_is(table, "sick"))
+        if (ledger_table_next_is(table, "at"))
+            gpu->index = ledger_table_number(table);
+        else if (ledger_table_next_is(table, "sick"))
             gpu->sick = true;
-        else if (text_table_next_is(table, "cordoned"))
+        else if (ledger_table_next_is(table, "cordoned"))
             gpu->cordoned = true;
-        else if (text_table_next_is(table, "heldby"))
-            gpu->held = text_table_next(table);
-        else if (text_table_next_is(table, "of"))
-            *model = text_table_next(table);
-        else if (text_table_next_is(table, "numa"))
-            gpu->socket = 1 + text_table_number(table);
-        else if (text_table_next_is(table, "linked"))
-            gpu->peers |= UINT64_C(1) << text_table_number(table);
+        else if (ledger_table_next_is(table, "heldby"))
+            gpu->held = ledger_table_next(table);
+        else if (ledger_table_next_is(table, "of"))
+            *model = ledger_table_next(table);
+        else if (ledger_table_next_is(table, "numa"))
+            gpu->socket = 1 + ledger_table_number(table);
+        else if (ledger_table_next_is(table, "linked"))
+            gpu->peers |= UINT64_C(1) << ledger_table_number(table);
         else
             return;
     }
@@ -147,14 +149,14 @@ static struct inventory *next_inventory(struct table *table)
 {
     struct core_gpu gpu[16] = {{0}};
     const char *model[ARRAY_LEN(gpu)] = {NULL};
-    const char *name = text_table_next(table);
-    const char *uid = text_table_next_is(table, "uid") ? text_table_next(table) : "uid";
+    const char *name = ledger_table_next(table);
+    const char *uid = ledger_table_next_is(table, "uid") ? ledger_table_next(table) : "uid";
     const enum inventory_problem problem =
-        text_table_next_is(table, "problem") ? next_problem(table) : PROBLEM_NONE;
-    const bool silent = text_table_next_is(table, "silent");
+        ledger_table_next_is(table, "problem") ? next_problem(table) : PROBLEM_NONE;
+    const bool silent = ledger_table_next_is(table, "silent");
     uint32_t gpus = 0;
 
-    while (text_table_next_is(table, "gpu")) {
+    while (ledger_table_next_is(table, "gpu")) {
         assert_true(gpus < ARRAY_LEN(gpu));
         gpu[gpus].index = gpus;
         read_gpu(table, &gpu[gpus], &model[gpus]);
@@ -166,13 +168,13 @@ static struct inventory *next_inventory(struct table *table)
     for (uint32_t i = 0; i < gpus; i++)
         if (model[i] != NULL)
             inventory->gpu[i].model = model[i];
-    if (text_table_next_is(table, "pool")) {
+    if (ledger_table_next_is(table, "pool")) {
         struct label *label = arena_alloc(&table->core.arena, sizeof *label);
-        *label = (struct label){"pool", text_table_next(table)};
+        *label = (struct label){"pool", ledger_table_next(table)};
         inventory->label = label;
         inventory->n_labels = 1;
     }
-    if (text_table_next_is(table, "plugin"))
+    if (ledger_table_next_is(table, "plugin"))
         inventory->plugin = next_plugin(table);
     return inventory;
 }
@@ -181,7 +183,7 @@ static void do_node(struct table *table)
 {
     struct command command = {.kind = COMMAND_NODE, .inventory = next_inventory(table)};
 
-    if (text_table_next_is(table, "vouch"))
+    if (ledger_table_next_is(table, "vouch"))
         command.vouch = next_vouch(table);
     do_command(table, &command);
 }
@@ -190,7 +192,7 @@ static void do_node(struct table *table)
 static void do_node_again(struct table *table)
 {
     const char *what = table->word[0];
-    struct command command = {.kind = COMMAND_NODE, .node = text_table_next(table)};
+    struct command command = {.kind = COMMAND_NODE, .node = ledger_table_next(table)};
 
     command.has_vouch = strcmp(what, "vouch") == 0;
     if (command.has_vouch)
@@ -209,25 +211,25 @@ static void do_node_again(struct table *table)
 /* AMOUNT; NULL: nothing */
 static const char *next_amount(struct table *table)
 {
-    return text_table_next_is(table, "-") ? NULL : text_table_next(table);
+    return ledger_table_next_is(table, "-") ? NULL : ledger_table_next(table);
 }
 
-struct request *text_table_request(struct table *table)
+struct request *ledger_table_request(struct table *table)
 {
     struct request *request = core_request(&table->core, next_amount(table));
 
-    if (text_table_next_is(table, "whole"))
-        request->whole = text_table_number(table);
-    if (text_table_next_is(table, "mib"))
-        request->memory_mib = text_table_number(table);
-    if (text_table_next_is(table, "on")) {
+    if (ledger_table_next_is(table, "whole"))
+        request->whole = ledger_table_number(table);
+    if (ledger_table_next_is(table, "mib"))
+        request->memory_mib = ledger_table_number(table);
+    if (ledger_table_next_is(table, "on")) {
         request->model = arena_array(&table->core.arena, 1, sizeof *request->model);
         request->model[request->n_models++] =
-            arena_copy(&table->core.arena, text_of(text_table_next(table)));
+            arena_copy(&table->core.arena, text_of(ledger_table_next(table)));
     }
-    if (text_table_next_is(table, "host")) {
-        request->host.cpu_milli = text_table_number(table);
-        request->host.memory_mib = text_table_number(table);
+    if (ledger_table_next_is(table, "host")) {
+        request->host.cpu_milli = ledger_table_number(table);
+        request->host.memory_mib = ledger_table_number(table);
     }
     return request;
 }
@@ -240,10 +242,10 @@ static enum verdict reserve(struct table *table, const char *uid)
                               .name = "pod",
                               .version = 1};
 
-    command.node = text_table_next(table);
-    command.request = text_table_request(table);
-    if (text_table_next_is(table, "at"))
-        command.version = text_table_number(table);
+    command.node = ledger_table_next(table);
+    command.request = ledger_table_request(table);
+    if (ledger_table_next_is(table, "at"))
+        command.version = ledger_table_number(table);
     assert_true(table->n_asked < TABLE_PODS_MAX);
     table->asked[table->n_asked].uid = command.uid;
     table->asked[table->n_asked++].request = command.request;
@@ -252,26 +254,26 @@ static enum verdict reserve(struct table *table, const char *uid)
 
 static void do_reserve(struct table *table)
 {
-    text_table_say_verdict(table, reserve(table, text_table_next(table)));
+    ledger_table_say_verdict(table, reserve(table, ledger_table_next(table)));
 }
 
 static void do_bind(struct table *table)
 {
     do {
-        const char *uid = text_table_next(table);
+        const char *uid = ledger_table_next(table);
         assert_int_equal(reserve(table, uid), VERDICT_OK);
         assert_int_equal(core_step(&table->core, COMMAND_CONFIRM, uid), VERDICT_OK);
-    } while (text_table_next_is(table, "and"));
-    text_table_say(table, "ok");
+    } while (ledger_table_next_is(table, "and"));
+    ledger_table_say(table, "ok");
 }
 
 /* The pod is judged again, in a later version with this request. */
 static void do_version(struct table *table)
 {
-    struct command command = {.kind = COMMAND_VERSION, .uid = text_table_next(table)};
+    struct command command = {.kind = COMMAND_VERSION, .uid = ledger_table_next(table)};
 
-    command.version = text_table_number(table);
-    command.request = text_table_request(table);
+    command.version = ledger_table_number(table);
+    command.request = ledger_table_request(table);
     do_command(table, &command);
 }
 
@@ -280,12 +282,12 @@ static void do_unbound(struct table *table)
 {
     struct core_fixture *core = &table->core;
     struct command command[RECONCILE_MAX];
-    const char *uid = text_table_next(table);
+    const char *uid = ledger_table_next(table);
     const size_t count =
-        reconcile_unbound(core->ledger, uid, text_table_number(table), core->now_ms, command);
+        reconcile_unbound(core->ledger, uid, ledger_table_number(table), core->now_ms, command);
 
     if (count == 0)
-        text_table_say(table, "same");
+        ledger_table_say(table, "same");
     else
         do_command(table, &command[0]);
 }
@@ -293,19 +295,19 @@ static void do_unbound(struct table *table)
 static void do_observe(struct table *table)
 {
     struct core_fixture *core = &table->core;
-    const char *uid = text_table_next(table);
-    struct pod *pod = core_pod(core, uid, text_table_next(table));
+    const char *uid = ledger_table_next(table);
+    struct pod *pod = core_pod(core, uid, ledger_table_next(table));
     const char *amount = next_amount(table);
 
-    if (text_table_next_is(table, "note")) {
+    if (ledger_table_next_is(table, "note")) {
         char *note = arena_copy(&core->arena, next_text(table));
         for (char *at = strchr(note, ':'); at != NULL; at = strchr(at, ':'))
             *at = ' ';
         core_note(core, pod, note);
     }
-    if (text_table_next_is(table, "whole"))
-        pod->whole_gpus = text_table_number(table);
-    text_table_say_verdict(table, core_adopt(core, pod, amount));
+    if (ledger_table_next_is(table, "whole"))
+        pod->whole_gpus = ledger_table_number(table);
+    ledger_table_say_verdict(table, core_adopt(core, pod, amount));
 }
 
 /* A command that names no more than a pod, and its attributes. */
@@ -317,15 +319,15 @@ static void do_step(struct table *table)
         if (strcmp(table->word[0], command_name((enum command_kind)i)) == 0)
             command.kind = (enum command_kind)i;
     if (command.kind != COMMAND_CLOCK && command.kind != COMMAND_POLICY)
-        command.uid = text_table_next(table);
-    if (command.kind == COMMAND_CONFIRM && text_table_has_more(table))
-        command.node = text_table_next(table);
+        command.uid = ledger_table_next(table);
+    if (command.kind == COMMAND_CONFIRM && ledger_table_has_more(table))
+        command.node = ledger_table_next(table);
     if (command.kind == COMMAND_TERMINATING)
-        command.terminating_ms = text_table_number(table);
+        command.terminating_ms = ledger_table_number(table);
     if (command.kind == COMMAND_NOTE) {
-        command.differs = text_table_next_is(table, "yes");
-        if (!command.differs && !text_table_next_is(table, "no"))
-            text_table_fail(table, "an annotation differs or not: yes or no");
+        command.differs = ledger_table_next_is(table, "yes");
+        if (!command.differs && !ledger_table_next_is(table, "no"))
+            ledger_table_fail(table, "an annotation differs or not: yes or no");
     }
     do_command(table, &command);
 }
@@ -344,7 +346,7 @@ static void do_start(struct table *table)
 static void do_undo(struct table *table)
 {
     core_undo(&table->core);
-    text_table_say(table, "ok");
+    ledger_table_say(table, "ok");
 }
 
 static void do_restart(struct table *table)
@@ -361,25 +363,25 @@ static void do_restart(struct table *table)
     core_forget_undo(core);
     ledger_free(core->ledger);
     core->ledger = copy;
-    text_table_say(table, "ok");
+    ledger_table_say(table, "ok");
 }
 
 static void see_stale(struct table *table)
 {
     const struct node *node = ledger_stale_duplicate(table->core.ledger);
 
-    text_table_say(table, node != NULL ? node->name->text : "-");
+    ledger_table_say(table, node != NULL ? node->name->text : "-");
 }
 
 /*
- * What is so now
+ * Questions about the present ledger
  */
 
-/* Of "n1/GPU-a"; NULL if there is no such GPU now. */
+/* The GPU "n1/GPU-a"; NULL if there is no such GPU now. */
 static const struct gpu *next_gpu(struct table *table)
 {
     char node[64];
-    const char *word = text_table_next(table);
+    const char *word = ledger_table_next(table);
     const char *slash = strchr(word, '/');
 
     assert_non_null(slash);
@@ -394,12 +396,12 @@ static void see_amount(struct table *table)
 
     assert_non_null(gpu);
     if (strcmp(what, "size") == 0)
-        text_table_print(table, "%u,%u", gpu->milli, gpu->mib);
+        ledger_table_print(table, "%u,%u", gpu->milli, gpu->mib);
     else
-        text_table_print(table, "%u",
-                         strcmp(what, "used") == 0       ? gpu->used_milli
-                         : strcmp(what, "reserved") == 0 ? gpu->reserved_milli
-                                                         : gpu->used_mib);
+        ledger_table_print(table, "%u",
+                           strcmp(what, "used") == 0       ? gpu->used_milli
+                           : strcmp(what, "reserved") == 0 ? gpu->reserved_milli
+                                                           : gpu->used_mib);
 }
 
 static void see_flags(struct table *table)
@@ -410,11 +412,11 @@ static void see_flags(struct table *table)
 
     for (size_t i = 0; gpu != NULL && i < ARRAY_LEN(name); i++)
         if ((gpu->flags & (1 << i)) != 0)
-            text_table_say(table, name[i]);
+            ledger_table_say(table, name[i]);
     if (gpu == NULL)
-        text_table_say(table, "none");
+        ledger_table_say(table, "none");
     else if (gpu->flags == 0)
-        text_table_say(table, "-");
+        ledger_table_say(table, "-");
 }
 
 static const struct node *next_node(struct table *table)
@@ -430,12 +432,12 @@ static void see_node(struct table *table)
     const char *what = table->word[0];
     const struct node *node = next_node(table);
 
-    text_table_print(table, "%u",
-                     strcmp(what, "free") == 0       ? node->free_milli
-                     : strcmp(what, "unplaced") == 0 ? node->unplaced_milli
-                     : strcmp(what, "held") == 0     ? node->held_gpus
-                     : strcmp(what, "claims") == 0   ? node->n_owned_ids
-                                                     : node->unnamed_gpus);
+    ledger_table_print(table, "%u",
+                       strcmp(what, "free") == 0       ? node->free_milli
+                       : strcmp(what, "unplaced") == 0 ? node->unplaced_milli
+                       : strcmp(what, "held") == 0     ? node->held_gpus
+                       : strcmp(what, "claims") == 0   ? node->n_owned_ids
+                                                       : node->unnamed_gpus);
 }
 
 static void see_gpus(struct table *table)
@@ -444,10 +446,10 @@ static void see_gpus(struct table *table)
 
     for (uint32_t i = 0; i < node->n_gpus; i++) {
         const struct gpu *gpu = &node->gpu[i];
-        text_table_print(table, "%s%s%s%s %u", i > 0 ? ", " : "", gpu->id->text,
-                         (gpu->flags & GPU_ABSENT) != 0 ? " absent" : "",
-                         (gpu->flags & GPU_UNSURE) != 0 ? " unsure" : "",
-                         gpu->used_milli + gpu->reserved_milli);
+        ledger_table_print(table, "%s%s%s%s %u", i > 0 ? ", " : "", gpu->id->text,
+                           (gpu->flags & GPU_ABSENT) != 0 ? " absent" : "",
+                           (gpu->flags & GPU_UNSURE) != 0 ? " unsure" : "",
+                           gpu->used_milli + gpu->reserved_milli);
     }
 }
 
@@ -465,16 +467,16 @@ static void see_pod(struct table *table)
     const struct allocation_facts *facts = &next_pod(table)->facts;
 
     if (version)
-        text_table_print(table, "%u", (uint32_t)facts->version);
+        ledger_table_print(table, "%u", (uint32_t)facts->version);
     else
-        text_table_say(table, facts->presumed ? "yes" : "no");
+        ledger_table_say(table, facts->presumed ? "yes" : "no");
 }
 
 static void see_state(struct table *table)
 {
     const struct allocation *pod = ledger_find(table->core.ledger, next_text(table));
 
-    text_table_say(table, pod == NULL ? "none" : allocation_state_name(pod->facts.state));
+    ledger_table_say(table, pod == NULL ? "none" : allocation_state_name(pod->facts.state));
 }
 
 static void see_on(struct table *table)
@@ -482,7 +484,7 @@ static void see_on(struct table *table)
     const struct allocation *pod = next_pod(table);
 
     for (uint32_t i = 0; i < pod->n_charges; i++)
-        text_table_say(table, pod->charge[i].gpu->text);
+        ledger_table_say(table, pod->charge[i].gpu->text);
 }
 
 static void note_kind(void *user, const struct drift *drift)
@@ -499,9 +501,9 @@ static void see_drift(struct table *table)
     assert_false(seen[DRIFT_KIND_COUNT]);
     for (size_t kind = 0; kind < DRIFT_KIND_COUNT; kind++)
         if (seen[kind])
-            text_table_say(table, drift_kind_name(kind));
+            ledger_table_say(table, drift_kind_name(kind));
     if (table->said.len == 0)
-        text_table_say(table, "-");
+        ledger_table_say(table, "-");
 }
 
 struct sighting {
@@ -526,10 +528,10 @@ static void note_text(void *user, const struct drift *drift)
 static void see_why(struct table *table)
 {
     const struct node *node = next_node(table);
-    struct sighting sighting = {.kind = text_table_next(table)};
+    struct sighting sighting = {.kind = ledger_table_next(table)};
 
     drift_of(node, &sighting, note_text);
-    text_table_print(table, "%u %s", sighting.count, sighting.text);
+    ledger_table_print(table, "%u %s", sighting.count, sighting.text);
 }
 
 /*
@@ -567,7 +569,6 @@ static bool split(struct table *table, char *text)
     uint32_t words = 0;
     char *rest = NULL;
 
-    text[strcspn(text, "#\n")] = '\0';
     char *answer = strchr(text, '|');
     if (answer != NULL) {
         *answer++ = '\0';
@@ -611,51 +612,41 @@ static void run_line(struct table *table, const struct table_request *own)
     if (request == NULL)
         request = find(own, table->word[0]);
     if (request == NULL) {
-        text_table_fail(table, "there is no request '%s'", table->word[0]);
+        ledger_table_fail(table, "there is no request '%s'", table->word[0]);
         return;
     }
     strbuf_reset(&table->said);
     table->next = 1;
     request->run(table);
-    if (text_table_has_more(table))
-        text_table_fail(table, "'%s' is one word too many", text_table_next(table));
+    if (ledger_table_has_more(table))
+        ledger_table_fail(table, "'%s' is one word too many", ledger_table_next(table));
     if (strcmp(table->said.data, table->expected) != 0)
         fail_msg("%s:%u: %s, not %s", table->file, table->line, table->said.data, table->expected);
     table->requests++;
 }
 
-/* A line that begins with a space goes on with the line above. */
-static bool read_line(struct table *table, FILE *in, char *text, size_t bytes)
-{
-    size_t used = 0;
+struct run {
+    struct table *table;
+    const struct table_request *own;
+};
 
-    while (fgets(text + used, (int)(bytes - used), in) != NULL) {
-        table->line++;
-        used = strcspn(text, "\n");
-        assert_int_equal(text[used], '\n'); /* the line is complete */
-        text[used++] = ' ';
-        const int next = fgetc(in);
-        (void)ungetc(next, in);
-        if (next != ' ' || fscanf(in, " ") != 0)
-            break;
-    }
-    return used > 0;
+static void run_sentence(void *user, uint32_t line, char *sentence)
+{
+    const struct run *run = user;
+
+    run->table->line = line;
+    if (split(run->table, sentence))
+        run_line(run->table, run->own);
 }
 
-void text_table_run(struct table *table, const char *file, const struct table_request *own)
+void ledger_table_run(struct table *table, const char *file, const struct table_request *own)
 {
-    char text[512];
-    FILE *in = fopen(file, "r");
+    struct run run = {table, own};
 
-    if (in == NULL)
-        fail_msg("%s: run me in the source tree", file);
     *table = (struct table){.file = file};
     core_init(&table->core);
     strbuf_init(&table->said);
-    while (read_line(table, in, text, sizeof text))
-        if (split(table, text))
-            run_line(table, own);
-    (void)fclose(in);
+    (void)sentences_each(file, &run, run_sentence);
     strbuf_done(&table->said);
     core_done(&table->core);
 }

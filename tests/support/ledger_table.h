@@ -37,26 +37,26 @@ struct table_request {
 };
 
 /* Runs the file; own ends with an entry without words. A wrong line fails the test. */
-void text_table_run(struct table *table, const char *file, const struct table_request *own);
+void ledger_table_run(struct table *table, const char *file, const struct table_request *own);
 
 /* Takes the next word if it is this one. */
-bool text_table_next_is(struct table *table, const char *word);
-bool text_table_has_more(const struct table *table);
-const char *text_table_next(struct table *table);
-uint32_t text_table_number(struct table *table);
+bool ledger_table_next_is(struct table *table, const char *word);
+bool ledger_table_has_more(const struct table *table);
+const char *ledger_table_next(struct table *table);
+uint32_t ledger_table_number(struct table *table);
 /* AMOUNT with its options; AMOUNT -: without amounts. */
-struct request *text_table_request(struct table *table);
+struct request *ledger_table_request(struct table *table);
 
 /* Fails the test and names the line. */
-#define text_table_fail(table, ...)                                                                \
+#define ledger_table_fail(table, ...)                                                              \
     do {                                                                                           \
         print_error("%s:%u: ", (table)->file, (table)->line);                                      \
         fail_msg(__VA_ARGS__);                                                                     \
     } while (0)
 
 /* Each adds to the answer: just this; or a word behind a comma. */
-#define text_table_print(table, ...) strbuf_printf(&(table)->said, __VA_ARGS__)
-void text_table_say(struct table *table, const char *word);
-void text_table_say_verdict(struct table *table, enum verdict verdict);
+#define ledger_table_print(table, ...) strbuf_printf(&(table)->said, __VA_ARGS__)
+void ledger_table_say(struct table *table, const char *word);
+void ledger_table_say_verdict(struct table *table, enum verdict verdict);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { CLASSES_MAX = 4, NAMESPACES_MAX = 4, GPUS_MAX = 4 };
 
-/* What the policy of the ledger is made of. */
+/* The parts of the ledger's policy. */
 static struct {
     enum policy_kind kind;
     struct workload_class class[CLASSES_MAX];
@@ -35,18 +35,19 @@ static void set_policy(struct table *table, uint32_t rules)
 
 static void learn(struct table *table)
 {
-    if (!policy_of_name(text_of(text_table_next(table)), &policy.kind))
-        text_table_fail(table, "there is no policy '%s'", table->word[1]);
+    if (!policy_of_name(text_of(ledger_table_next(table)), &policy.kind))
+        ledger_table_fail(table, "there is no policy '%s'", table->word[1]);
     policy.classes = 0;
     do {
         assert_true(policy.classes < CLASSES_MAX);
         struct workload_class *class = &policy.class[policy.classes++];
-        const uint32_t count = text_table_next_is(table, "times") ? text_table_number(table) : 1;
-        workload_class_of(text_table_request(table), class);
+        const uint32_t count =
+            ledger_table_next_is(table, "times") ? ledger_table_number(table) : 1;
+        workload_class_of(ledger_table_request(table), class);
         class->count = count;
-    } while (text_table_next_is(table, "and"));
+    } while (ledger_table_next_is(table, "and"));
     set_policy(table, 0);
-    text_table_say(table, "ok");
+    ledger_table_say(table, "ok");
 }
 
 static void rule(struct table *table)
@@ -55,26 +56,26 @@ static void rule(struct table *table)
 
     policy.rule =
         (struct rule){.name = "r", .n_labels = 1, .label = &kept, .namespace = policy.namespace};
-    policy.rule.whole = text_table_next_is(table, "whole");
-    if (text_table_next_is(table, "reserve"))
-        policy.rule.reserve = text_table_number(table);
-    while (text_table_next_is(table, "namespace")) {
+    policy.rule.whole = ledger_table_next_is(table, "whole");
+    if (ledger_table_next_is(table, "reserve"))
+        policy.rule.reserve = ledger_table_number(table);
+    while (ledger_table_next_is(table, "namespace")) {
         assert_true(policy.rule.n_namespaces < NAMESPACES_MAX);
         policy.namespace[policy.rule.n_namespaces++] =
-            arena_copy(&table->core.arena, text_of(text_table_next(table)));
+            arena_copy(&table->core.arena, text_of(ledger_table_next(table)));
     }
     set_policy(table, 1);
-    text_table_say(table, "ok");
+    ledger_table_say(table, "ok");
 }
 
 static void show(struct table *table)
 {
-    while (text_table_has_more(table)) {
+    while (ledger_table_has_more(table)) {
         struct core_gpu gpu[GPUS_MAX] = {{0}};
         char node[16] = "";
         uint32_t gpus = 0;
-        if (sscanf(text_table_next(table), "%15[^/]/%u", node, &gpus) != 2 || gpus > GPUS_MAX)
-            text_table_fail(table, "a node is NODE/GPUS");
+        if (sscanf(ledger_table_next(table), "%15[^/]/%u", node, &gpus) != 2 || gpus > GPUS_MAX)
+            ledger_table_fail(table, "a node is NODE/GPUS");
         for (uint32_t i = 0; i < gpus; i++)
             gpu[i] = (struct core_gpu){.index = i, .mib = 40000};
         const struct command command = {
@@ -82,19 +83,19 @@ static void show(struct table *table)
             .inventory = core_inventory(&table->core, node, node, gpu, gpus)}; /* uids differ */
         assert_int_equal(core_do(&table->core, &command), VERDICT_OK);
     }
-    text_table_say(table, "ok");
+    ledger_table_say(table, "ok");
 }
 
 static void host(struct table *table)
 {
-    const struct text node = text_of(text_table_next(table));
+    const struct text node = text_of(ledger_table_next(table));
     struct host host = {HOST_UNKNOWN, HOST_UNKNOWN};
 
-    if (!text_table_next_is(table, "-")) {
-        host.cpu_milli = text_table_number(table);
-        host.memory_mib = text_table_number(table);
+    if (!ledger_table_next_is(table, "-")) {
+        host.cpu_milli = ledger_table_number(table);
+        host.memory_mib = ledger_table_number(table);
     }
-    text_table_say(table, ledger_set_host(table->core.ledger, node, &host) ? "ok" : "same");
+    ledger_table_say(table, ledger_set_host(table->core.ledger, node, &host) ? "ok" : "same");
 }
 
 static const struct request **asked_by(struct table *table, const char *uid)
@@ -107,7 +108,7 @@ static const struct request **asked_by(struct table *table, const char *uid)
 
 static void ask(struct table *table)
 {
-    const char *uid = text_table_next(table);
+    const char *uid = ledger_table_next(table);
     const struct request **asked = asked_by(table, uid);
 
     if (asked == NULL) {
@@ -115,8 +116,8 @@ static void ask(struct table *table)
         table->asked[table->n_asked].uid = arena_copy(&table->core.arena, text_of(uid));
         asked = &table->asked[table->n_asked++].request;
     }
-    *asked = text_table_next_is(table, "unknown") ? NULL : text_table_request(table);
-    text_table_say(table, "ok");
+    *asked = ledger_table_next_is(table, "unknown") ? NULL : ledger_table_request(table);
+    ledger_table_say(table, "ok");
 }
 
 static const struct request *request_of(void *user, const struct allocation *pod)
@@ -136,34 +137,34 @@ static struct defrag_plan *next_plan(struct table *table, const struct snapshot 
                                        .user = table,
                                        .request_of = request_of};
 
-    if (text_table_next_is(table, "moves"))
-        question.moves = text_table_number(table);
-    if (text_table_next_is(table, "gain"))
-        question.min_gain_milli = text_table_number(table);
+    if (ledger_table_next_is(table, "moves"))
+        question.moves = ledger_table_number(table);
+    if (ledger_table_next_is(table, "gain"))
+        question.min_gain_milli = ledger_table_number(table);
     return defrag_plan_new(&question);
 }
 
 static void say_numbers(struct table *table, const struct defrag_plan *plan)
 {
-    text_table_print(table, "%u free, fragments %u to %u, %u pods", (uint32_t)plan->free_milli,
-                     (uint32_t)plan->fragment_milli, (uint32_t)plan->fragment_milli_after,
-                     plan->pods);
+    ledger_table_print(table, "%u free, fragments %u to %u, %u pods", (uint32_t)plan->free_milli,
+                       (uint32_t)plan->fragment_milli, (uint32_t)plan->fragment_milli_after,
+                       plan->pods);
     for (uint32_t i = 0; i < plan->n_shapes; i++)
-        text_table_print(table, ", %u: %u to %u", plan->shape[i].class->milli,
-                         (uint32_t)plan->shape[i].before, (uint32_t)plan->shape[i].after);
+        ledger_table_print(table, ", %u: %u to %u", plan->shape[i].class->milli,
+                           (uint32_t)plan->shape[i].before, (uint32_t)plan->shape[i].after);
     if (!plan->learned)
-        text_table_print(table, ", no workload");
+        ledger_table_print(table, ", no workload");
 }
 
 static void say_nodes(struct table *table, const struct defrag_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct node *to = plan->move[i].to_node;
-        text_table_print(table, "%s%s %u, %s %u", i > 0 ? "; " : "",
-                         plan->move[i].from_node->name->text, plan->move[i].from_node->free_milli,
-                         to->name->text, to->free_milli);
+        ledger_table_print(table, "%s%s %u, %s %u", i > 0 ? "; " : "",
+                           plan->move[i].from_node->name->text, plan->move[i].from_node->free_milli,
+                           to->name->text, to->free_milli);
         if (to->host_known)
-            text_table_print(table, " host %u %u", to->host.cpu_milli, to->host.memory_mib);
+            ledger_table_print(table, " host %u %u", to->host.cpu_milli, to->host.memory_mib);
     }
 }
 
@@ -188,7 +189,7 @@ static void plan(struct table *table)
     else if (plan->n_moves > 0)
         plan_text(&table->said, plan);
     else
-        text_table_say(table, "nothing");
+        ledger_table_say(table, "nothing");
     defrag_plan_free(plan);
     snapshot_unref(snapshot);
 }
@@ -202,6 +203,6 @@ TEST(defrag__answers_each_request_of_the_table)
     };
     struct table table;
 
-    text_table_run(&table, "tests/table/defrag.txt", own);
+    ledger_table_run(&table, "tests/table/defrag.txt", own);
     assert_true(table.requests > 150);
 }

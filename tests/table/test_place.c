@@ -6,12 +6,13 @@
 #include "milligpu/core/rank/policy.h"
 
 #include "core/rank/policy_internal.h"
+#include "support/sentences.h"
 #include "support/test.h"
 #include "support/valid.h"
 
 enum { WORDS_MAX = 96, NODES = 16, GPUS = 8, PODS = 160, CLASSES = 16, PRICES = 16 };
 
-/* What a node is made of; the node is rebuilt for every sentence that adds to it. */
+/* The parts of a node, which is rebuilt for every sentence that adds to it. */
 struct made {
     const char *name;
     struct gpu gpu[GPUS];
@@ -33,7 +34,7 @@ struct table {
     struct names *names;
     struct made made[NODES];
     uint32_t n_nodes;
-    int line;
+    uint32_t line;
     const char *word[WORDS_MAX + 1];
     uint32_t at; /* the next word */
     uint32_t reached[REASONS];
@@ -49,12 +50,12 @@ struct table {
 
 static void name_line(const struct table *table)
 {
-    print_error("%s:%d: ", table->file, table->line);
+    print_error("%s:%u: ", table->file, table->line);
 }
 
 static void fail_at_line(const struct table *table)
 {
-    fail_msg("\n%s:%d", table->file, table->line);
+    fail_msg("\n%s:%u", table->file, table->line);
 }
 
 #define WRONG(table, ...)                                                                          \
@@ -109,7 +110,7 @@ static void need(struct table *table, const char *word)
         WRONG(table, "'%s' was expected, not '%s'", word, has_more(table) ? next(table) : "");
 }
 
-/* A comma is a word of its own; comments are dropped. */
+/* A comma is a word of its own. */
 static void split(struct table *table, char *text)
 {
     uint32_t words = 0;
@@ -117,7 +118,6 @@ static void split(struct table *table, char *text)
     char *spaced = arena_alloc(&table->arena, 2 * strlen(text) + 1);
     char *out = spaced;
 
-    text[strcspn(text, "#\n")] = '\0';
     for (const char *c = text; *c != '\0'; c++) {
         if (*c == ',')
             *out++ = ' ';
@@ -617,28 +617,21 @@ static void run_line(struct table *table)
         WRONG(table, "'%s' is one word too many", next(table));
 }
 
+static void run_sentence(void *user, uint32_t line, char *sentence)
+{
+    struct table *table = user;
+
+    table->line = line;
+    split(table, sentence);
+    run_line(table);
+}
+
 static void run_file(struct table *table, const char *file)
 {
-    char text[512];
-    int lines = 0;
-    FILE *in = fopen(file, "r");
-    if (in == NULL)
-        fail_msg("%s: run me in the source tree", file);
-
     *table = (struct table){.file = file};
     arena_init(&table->arena);
     table->names = names_new();
-    while (fgets(text, sizeof text, in) != NULL) {
-        table->line++;
-        assert_non_null(strchr(text, '\n')); /* the line is complete */
-        split(table, text);
-        if (!has_more(table))
-            continue;
-        run_line(table);
-        lines++;
-    }
-    (void)fclose(in);
-    assert_true(lines > 40);
+    assert_true(sentences_each(file, table, run_sentence) > 40);
     assert_true(table->reached[REASON_NONE] > 0);
     forget_nodes(table);
     names_free(table->names);

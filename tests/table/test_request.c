@@ -6,9 +6,10 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/request.h"
 
+#include "support/sentences.h"
 #include "support/test.h"
 
-enum { CONTAINERS = 8, LINE_BYTES = 512, SENTENCES_MIN = 180 };
+enum { CONTAINERS = 8, SENTENCES_MIN = 180 };
 
 struct table {
     struct arena arena;         /* of all words */
@@ -404,30 +405,23 @@ static void table_done(struct table *table)
     arena_done(&table->arena);
 }
 
+static const char file[] = "tests/table/request.txt";
+
+static void check_sentence(void *user, uint32_t line, char *sentence)
+{
+    const char *wrong = check(user, sentence);
+
+    if (wrong != NULL)
+        fail_msg("%s:%u: %s", file, line, wrong);
+}
+
 TEST(request__is_as_each_sentence_says)
 {
-    static const char file[] = "tests/table/request.txt";
     static struct table table;
-    char line[LINE_BYTES];
-    int sentences = 0;
-    FILE *in = fopen(file, "re");
 
-    assert_non_null(in);
     table_init(&table);
-    for (int number = 1; fgets(line, sizeof line, in) != NULL; number++) {
-        assert_non_null(strchr(line, '\n')); /* the line is complete */
-        size_t length = strcspn(line, "#\n");
-        while (length > 0 && line[length - 1] == ' ')
-            length--;
-        line[length] = '\0';
-        const char *wrong = length > 0 ? check(&table, line) : NULL;
-        if (wrong != NULL)
-            fail_msg("%s:%d: %s", file, number, wrong);
-        sentences += length > 0;
-    }
+    assert_true(sentences_each(file, &table, check_sentence) >= SENTENCES_MIN);
     assert_true(table.judged);
-    (void)fclose(in);
-    assert_true(sentences >= SENTENCES_MIN);
     for (enum reason why = REASON_AMOUNT; why <= REASON_UNREADABLE; why++) {
         assert_non_null(table.refused[why]);
         assert_int_equal(reason_class(why), REASON_CLASS_REQUEST);

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #include "lab/cluster/nodefit.h"
+#include "support/sentences.h"
 #include "support/test.h"
 
-enum { NODES = 16, LINE_BYTES = 1024 };
+enum { NODES = 16 };
 
 static const char *const file = "tests/unit/lab/nodefit.txt";
 static const char managed[] = "nvidia.com/vgpu";
@@ -18,16 +19,16 @@ struct table {
     int pod_status; /* of reading it */
     struct err err;
     bool err_seen;
-    int line;
+    uint32_t line;
     unsigned judged;
     unsigned refused;
 };
 
 #define WRONG(table, ...)                                                                          \
     do {                                                                                           \
-        print_error("%s:%d: ", file, (table)->line);                                               \
+        print_error("%s:%u: ", file, (table)->line);                                               \
         print_error(__VA_ARGS__);                                                                  \
-        fail_msg("\n%s:%d", file, (table)->line);                                                  \
+        fail_msg("\n%s:%u", file, (table)->line);                                                  \
     } while (0)
 
 static struct document *yaml(struct table *table, const char *text)
@@ -204,24 +205,21 @@ static void sentence(struct table *table, char *line)
     }
 }
 
+static void take_sentence(void *user, uint32_t line, char *text)
+{
+    struct table *table = user;
+
+    table->line = line;
+    sentence(table, text);
+}
+
 TEST(nodefit__agrees_with_its_table)
 {
     struct table table = {.n_nodes = 0};
-    char line[LINE_BYTES];
-    FILE *stream = fopen(file, "re");
 
-    assert_non_null(stream);
     arena_init(&table.arena);
-    while (fgets(line, sizeof line, stream) != NULL) {
-        table.line++;
-        if (strchr(line, '\n') == NULL)
-            WRONG(&table, "the line is too long");
-        line[strcspn(line, "\n")] = '\0';
-        if (line[0] != '\0' && line[0] != '#')
-            sentence(&table, line);
-    }
+    (void)sentences_each(file, &table, take_sentence);
     check_error_seen(&table);
-    (void)fclose(stream);
     arena_done(&table.arena);
     assert_true(table.judged > 150);
     assert_true(table.refused > 30);
