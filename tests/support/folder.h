@@ -1,5 +1,6 @@
 /* folder - a folder of a test, and the files in it. */
-#pragma once
+#ifndef MILLIGPU_TESTS_FOLDER_H
+#define MILLIGPU_TESTS_FOLDER_H
 
 #include <stddef.h>
 
@@ -12,3 +13,5 @@ void folder_remove(const char *folder);
 void file_put(const char *folder, const char *name, const char *text);
 /* The content of a file of the folder, to be freed; "" if it is absent. */
 char *file_text(const char *folder, const char *name);
+
+#endif

@@ -1,7 +1,6 @@
 #include "logged.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "milligpu/base/base.h"
@@ -21,13 +20,4 @@ const char *logged(enum log_level level, void (*act)(void *user), void *user)
     text[fread(text, 1, sizeof text - 1, caught)] = '\0';
     must(fclose(caught) == 0);
     return text;
-}
-
-size_t count_of(const char *text, const char *word)
-{
-    size_t count = 0;
-
-    for (; (text = strstr(text, word)) != NULL; text += strlen(word))
-        count++;
-    return count;
 }

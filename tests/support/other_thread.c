@@ -1,10 +1,8 @@
 #include "support/other_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "support/aborts.h"
 
 struct attempt {
     void (*tried)(void *arg);
@@ -19,21 +17,17 @@ static void *attempt_main(void *arg)
     return NULL;
 }
 
+static void run_in_thread(void *arg)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, attempt_main, arg) == 0)
+        (void)pthread_join(thread, NULL);
+}
+
 bool other_thread_aborts(void (*tried)(void *arg), void *arg)
 {
     struct attempt attempt = {tried, arg};
-    pthread_t thread;
-    int status = 0;
-    const pid_t child = fork();
 
-    must(child >= 0);
-    if (child == 0) {
-        (void)fclose(stderr);
-        (void)signal(SIGABRT, SIG_DFL);
-        if (pthread_create(&thread, NULL, attempt_main, &attempt) == 0)
-            (void)pthread_join(thread, NULL);
-        _exit(0);
-    }
-    must(waitpid(child, &status, 0) == child);
-    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+    return aborts(run_in_thread, &attempt);
 }

@@ -1,5 +1,6 @@
 /* scoped - declares a buffer or an arena that is empty, and released at the end of its block. */
-#pragma once
+#ifndef MILLIGPU_TESTS_SCOPED_H
+#define MILLIGPU_TESTS_SCOPED_H
 
 #include "milligpu/base/arena.h"
 #include "milligpu/base/strbuf.h"
@@ -11,3 +12,5 @@
 #define SCOPED_ARENA(name)                                                                         \
     CLEANUP(arena_done) struct arena name;                                                         \
     arena_init(&name)
+
+#endif

@@ -7,7 +7,8 @@
  * The main() of support/test_main.c runs the tests of a program in the order of their file. An
  * argument selects by name, with * and ?: `build/asan/tests/unit.core.place 'rank__*'`.
  */
-#pragma once
+#ifndef MILLIGPU_TESTS_TEST_H
+#define MILLIGPU_TESTS_TEST_H
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,10 +70,12 @@ const struct test_group *test_group_of(const char *file);
     }                                                                                              \
     static void name(parameter __attribute__((unused)))
 
-/* Of the file in which it stands. */
+/* Registers the group of the file in which it stands. */
 #define TEST_GROUP(set_up, tear_down)                                                              \
     __attribute__((constructor)) static void register_group(void)                                  \
     {                                                                                              \
         static struct test_group group = {__FILE__, set_up, tear_down, NULL};                      \
         test_register_group(&group);                                                               \
     }
+
+#endif

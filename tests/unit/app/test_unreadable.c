@@ -8,6 +8,7 @@
 
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 
+#include "support/count_of.h"
 #include "support/hostile.h"
 #include "support/logged.h"
 #include "support/metric_sum.h"

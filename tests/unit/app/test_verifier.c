@@ -13,6 +13,7 @@
 #include "milligpu/spine/command_trace.h"
 #include "milligpu/store/verify.h"
 
+#include "support/folder.h"
 #include "support/test.h"
 #include "support_fixture.h"
 
@@ -41,39 +42,18 @@ static void finish(void)
 
 static int set_up(void **state)
 {
-    (void)snprintf(scene.folder, sizeof scene.folder, "/tmp/milligpu-verification-XXXXXX");
-    assert_non_null(mkdtemp(scene.folder));
+    folder_make(scene.folder, sizeof scene.folder);
     (void)snprintf(scene.ledger, sizeof scene.ledger, "%s/ledger.db", scene.folder);
     begin_on(scene.ledger);
     *state = scene.fixture;
     return 0;
 }
 
-static void empty(const char *path)
-{
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    char inner[512];
-
-    if (dir == NULL)
-        return;
-    while ((entry = readdir(dir)) != NULL) {
-        (void)snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            unlink(inner) != 0) {
-            empty(inner);
-            assert_int_equal(rmdir(inner), 0);
-        }
-    }
-    (void)closedir(dir);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
     finish();
-    empty(scene.folder);
-    assert_int_equal(rmdir(scene.folder), 0);
+    folder_remove(scene.folder);
     return 0;
 }
 

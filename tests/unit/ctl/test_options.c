@@ -6,6 +6,7 @@
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "bin/command_table.h"
+#include "support/count_of.h"
 #include "support/document.h"
 #include "support/scoped.h"
 #include "support/shown.h"
@@ -213,15 +214,6 @@ TEST(drift_kinds__are_words_of_their_option)
     }
     assert_string_equal(option->words, words.data);
     assert_non_null(strstr(option->help, help.data));
-}
-
-static size_t count_of(const char *text, const char *part)
-{
-    size_t count = 0;
-
-    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part))
-        count++;
-    return count;
 }
 
 /* The test e2e.output writes docs/output, and compares. */

@@ -6,6 +6,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/settings/settings.h"
 
+#include "support/count_of.h"
 #include "support/document.h"
 #include "support/settings_document.h"
 #include "support/test.h"
@@ -257,7 +258,7 @@ FIXTURE_TEST(variables__are_named_when_misspelled)
     refuses("MILLIGPU_WEBHOOK_LISTN=x", "MILLIGPU_WEBHOOK_LISTN: unknown variable; did "
                                         "you mean MILLIGPU_WEBHOOK_LISTEN?");
     refuses("MILLIGPU_wake=off", "did you mean MILLIGPU_WAKE?");
-    /* What kubelet sets for a Service of our name, and what a build leaves behind. */
+    /* Variables that kubelet sets for a Service of our name, and that a build leaves behind. */
     loads("MILLIGPU_PORT=tcp://10.0.0.1:8910 MILLIGPU_SERVICE_HOST=10.0.0.1 "
           "MILLIGPU_SERVICE_PORT_WEBHOOK=8910 MILLIGPU_PORT_8910_TCP_ADDR=10.0.0.1 "
           "MILLIGPU_SOURCE_DIR=/x MILLIGPU_BUILD_DIR=/x MILLIGPU_BIN_DIR=/x MILLIGPU_=1 "
@@ -488,15 +489,6 @@ FIXTURE_TEST(help__has_one_line_per_setting)
     assert_null(strstr(help.data, "--advertise true"));
 }
 
-static size_t count_of(const struct strbuf *text, const char *part)
-{
-    size_t count = 0;
-
-    for (const char *at = text->data; (at = strstr(at, part)) != NULL; at += strlen(part))
-        count++;
-    return count;
-}
-
 FIXTURE_TEST(groups__stand_above_their_first_setting)
 {
     CLEANUP(strbuf_done) struct strbuf help;
@@ -512,10 +504,10 @@ FIXTURE_TEST(groups__stand_above_their_first_setting)
     assert_non_null(strstr(help.data, "\n\nThe ledger:\n  --ledger "));
     assert_non_null(strstr(help.data, "\n\nSigning:\n  --keys-namespace "));
     assert_null(strstr(help.data, ":\n  --kubeconfig "));
-    const size_t groups = count_of(&help, ":\n  --");
+    const size_t groups = count_of(help.data, ":\n  --");
     assert_in_range(groups, 4, SETTINGS / 4);
-    assert_int_equal(count_of(&page, "\n## "), groups);
-    assert_int_equal(count_of(&manual, "\n.SS "), groups + 1); /* --help and the like */
+    assert_int_equal(count_of(page.data, "\n## "), groups);
+    assert_int_equal(count_of(manual.data, "\n.SS "), groups + 1); /* --help and the like */
 }
 
 FIXTURE_TEST(manifests__have_valid_files)

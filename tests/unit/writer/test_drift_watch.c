@@ -8,6 +8,7 @@
 #include "milligpu/core/ledger/reconcile.h"
 
 #include "support/core_fixture.h"
+#include "support/count_of.h"
 #include "support/logged.h"
 #include "support/metric_sum.h"
 #include "support/test.h"
