@@ -30,22 +30,25 @@ bool nvml_xid_is_critical(uint64_t xid)
     return true;
 }
 
+static const struct {
+    const char *name;
+    const char *word;
+} healths[] = {
+#define X(health, name, word, meaning) {name, word},
+    GPU_HEALTH_TABLE(X)
+#undef X
+};
+
 const char *gpu_health_name(enum gpu_health health)
 {
-#define X(health, name, word, meaning) name,
-    static const char *const names[] = {GPU_HEALTH_TABLE(X)};
-#undef X
-    must((size_t)health < ARRAY_LEN(names));
-    return names[health];
+    must((size_t)health < ARRAY_LEN(healths));
+    return healths[health].name;
 }
 
 const char *gpu_health_word(enum gpu_health health)
 {
-#define X(health, name, word, meaning) word,
-    static const char *const words[] = {GPU_HEALTH_TABLE(X)};
-#undef X
-    must((size_t)health < ARRAY_LEN(words));
-    return words[health];
+    must((size_t)health < ARRAY_LEN(healths));
+    return healths[health].word;
 }
 
 void nvml_health_set(struct gpu_state *gpu, enum gpu_health health, const char *reason,
