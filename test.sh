@@ -139,14 +139,13 @@ step_model() {
     docs/model/run
 }
 
-# Only code with threads can race; base, core, wire, ctl and the loops over the disk have none. The tests of
+# Only code with threads can race (WITHOUT_THREADS in tests/CMakeLists.txt); the loops over the disk have none. The tests of
 # documents ask one thing after the other.
 step_tsan() {
-    local alone='^unit\.(base|core|wire|ctl|lab)\.|^unit\.store\.(faults|heal|migrating)$'
+    local alone='^unit\.store\.(faults|heal|migrating)$'
     alone+='|^e2e\.(completion|examples|migrate|output|pages|page_runs)$'
-    build tsan tests-{run,sign,nri,nvml,document,store,kube,fake_apiserver,http,settings,agent} \
-        tests-{usage,waiting,sync,selfcheck,writer,daemon,app,e2e}
-    check tsan -L 'unit|e2e' -E "$alone"
+    build tsan tests-threads tests-e2e
+    check tsan -L 'threads|e2e' -E "$alone"
 }
 
 step_manifests() {
