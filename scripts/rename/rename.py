@@ -4,8 +4,8 @@
     scripts/rename/rename.py           renames, formats what it touched, and lists what is left for people
     scripts/rename/rename.py --check   says only which new names are taken already, and which old ones are not found
 
-It works by content, not by folder, and may run again: a name that is renamed already is not found. applied.txt has the
-lists of earlier runs, which are not applied any more: some of their old names are in use again. Files are renamed
+It works by content, not by folder, and may run again: a name that is renamed already is not found. Earlier lists
+are in the history of words.txt; they are not applied any more, since some of their old names are in use again. Files are renamed
 first, then identifiers (in code, and where a comment or a document names them), then fields, then words of prose. The
 compiler finds the uses of a field: its declaration is changed, and clang names every place that does not know it.
 """
