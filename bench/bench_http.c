@@ -293,7 +293,7 @@ static void cluster_json(struct server *server, struct strbuf *out)
 
 /* --- clients --- */
 
-/* What one client does: calls requests one after the other, each timed by itself. */
+/* One client: calls requests one after the other, each timed by itself. */
 struct load {
     const struct server *server;
     const struct strbuf *window; /* filter bodies; NULL: bind */

@@ -120,7 +120,7 @@ static void say_days(const struct life *life, const char *what, double limit_mib
     say_of(life, what, (limit_mib * 3 / 4 - 20) * 1048576 / bytes / PODS_A_DAY, "days");
 }
 
-/* What is left over is less than half a piece. */
+/* The rest is less than half a piece. */
 static double pack_all(const char *path)
 {
     struct store *store = cluster_store(path);

@@ -1,4 +1,4 @@
-/* What it costs the writer when a GPU becomes free while pods wait and none of them fits. */
+/* Cost for the writer when a GPU becomes free while pods wait and none of them fits. */
 #include <stdio.h>
 
 #include "milligpu/waiting/waiting_pods.h"

@@ -9,7 +9,7 @@
 
 struct message *message_of_pod(enum message_kind kind, uint32_t pod, const char *node,
                                const char *amount) MUST_USE;
-/* Of a list: it is bound. */
+/* A message of a list: the pod is bound. */
 struct message *message_of_listed(const struct allocation *allocation,
                                   const struct node *node) MUST_USE;
 /* cordon: the annotation, or NULL. */
@@ -17,7 +17,7 @@ struct message *message_of_node(enum message_kind kind, uint32_t node, const cha
 /* The scheduler wants the pod on this node until 30 s after now_ms. */
 struct message *message_of_bind(uint32_t pod, uint32_t node, int64_t now_ms,
                                 struct bind_reply reply) MUST_USE;
-/* Of the pod that was made last. */
+/* For the latest pod. */
 struct message *message_of_outcome(uint32_t pod, enum bind_outcome outcome) MUST_USE;
 
 #endif

@@ -51,7 +51,7 @@ def write(path, kind, rows):
         out.writerows(rows)
 
 
-# Who arrives
+# Arrivals
 
 def arrivals(pods, limit, seed):
     """The shuffled list, then pods drawn from it with replacement, until the next would pass the limit."""

@@ -63,7 +63,7 @@ esac
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct 2>/dev/null || true)}
 [ -z "$epoch" ] || export SOURCE_DATE_EPOCH=$epoch
 
-# What stands in for the stage "build" of the Containerfile.
+# A replacement for the stage "build" of the Containerfile.
 if [ -n "$from" ]; then
     [ "$(id -u)" = 0 ] || { echo "build-images.sh: --from needs root, since a folder of the image is another user's" >&2; exit 1; }
     roots=$(mktemp -d)

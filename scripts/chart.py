@@ -327,7 +327,7 @@ class Writer:
             return [f"{pad}- {first.strip()}", *rest]
         return [f"{pad}-", first, *rest]
 
-    # What an operator changes. Each rule names the value that takes the place of what the manifests say.
+    # Values of operators. Each rule names the value that replaces a text of the manifests.
 
     def replacement(self, name, values, path, indent):
         """The lines that take the place of an entry, or None."""

@@ -68,7 +68,7 @@ func (m *mpsNode) sweep() {
 
 // client is a pod with a share that writes down what it finds of MPS, and leaves a file in /dev/shm.
 func (m *mpsNode) client(name, mark string, user int) object {
-	/* the line comes last: whoever has seen it finds the file */
+	/* the line comes last: after it, the file is there */
 	script := `touch /dev/shm/` + mark + `; ` +
 		`echo "$POD|$CUDA_MPS_PIPE_DIRECTORY|$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE|` +
 		`$CUDA_MPS_PINNED_DEVICE_MEM_LIMIT|$(cd /run/milligpu/mps && echo *)|$(id -u)" >>/seen/mps; ` + stay

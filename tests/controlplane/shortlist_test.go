@@ -50,7 +50,7 @@ func TestAShortlistOfOneCostsTwoMoreAttemptsWhereAnotherExtenderRefuses(t *testi
 				sizes, took := refusedBefore(t, shortlist, silent)
 				t.Logf("shortlist %d, reasons %t: lists of %v nodes, bound after %v", shortlist, !silent,
 					sizes, took.Round(time.Millisecond))
-				/* whoever asks again within a moment may get a list of the same length */
+				/* a pod that is tried again within a moment may get a list of the same length */
 				if lengths := slices.Compact(slices.Clone(sizes)); !slices.Equal(lengths, want) {
 					t.Errorf("the lists had %v names, not %v", sizes, want)
 				}

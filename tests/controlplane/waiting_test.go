@@ -127,7 +127,7 @@ func (f *fixture) beside(count int, silent bool, accept ...string) *harness.Pick
 	return picky
 }
 
-// Of 300 nodes kube-scheduler asks about 144. Two lists of those grow, seven more have offered 900, and once it may
+// kube-scheduler asks about 144 of 300 nodes. Two lists of those grow, seven more have offered 900, and once it may
 // try by itself.
 const mostLists = 2 + 7 + 1
 

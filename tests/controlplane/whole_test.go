@@ -55,7 +55,7 @@ func TestAWholeGPUAndAShareOnOneNodeEachSeeTheirOwnGPU(t *testing.T) {
 	g.refusedWith("more", "no GPU with 300 milli free")
 }
 
-/* kubelet does not ask milligpud, and may choose a GPU that has shares: whoever comes second waits */
+/* kubelet does not ask milligpud, and may choose a GPU that has shares: the second pod waits */
 func TestAWholeGPUThatHasSharesIsNotGivenAwayUntilTheyEnd(t *testing.T) {
 	g := withAgent(t)
 	share := g.place(g.simple("share", 300))

@@ -55,7 +55,7 @@ class Ctl(harness.Story):
         self.assertEqual(names("nodes", "-l", "zone"), [])
         top = self.ask("top", "--no-headers", "-l", "nvidia.com/gpu.count=1")
         self.assertEqual({line.split()[0] for line in top.splitlines() if line}, {"vm-0"})
-        # Of allocations and of waiting pods the labels of pods count.
+        # For allocations and waiting pods, the labels of pods count.
         self.assertEqual(names("allocations", "-l", "nvidia.com/gpu.product"), [])
         self.assertEqual(len(names("allocations", "-l", "!team")), len(names("allocations")))
         self.assertEqual(names("waiting", "-l", "!team"), ["pod/batch/wants-h100"])

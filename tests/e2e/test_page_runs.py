@@ -403,7 +403,7 @@ BEFORE = {
 }
 
 
-# What makes the output that a page shows without the command
+# Makers of output that a page shows without the command
 
 
 def of_the_demo(page):

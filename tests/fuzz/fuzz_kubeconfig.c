@@ -63,7 +63,7 @@ static void read_as_json(struct text text, const struct kube_config *config)
     document_write(&json, documents->first);
     const struct text written = {json.data, json.len};
     struct document *same = NULL;
-    /* What only YAML refuses in JSON (a control character beyond ASCII) does not matter here. */
+    /* Control characters beyond ASCII, which only YAML refuses in JSON, do not matter here. */
     if (document_parse_yaml(written, &arena, &same, &err) == 0) {
         must(document_equal(documents, same));
         must(kube_config_parse(written, file, NULL, &again, &err) == 0);

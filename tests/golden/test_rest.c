@@ -84,7 +84,7 @@ static void put_routes(struct strbuf *out)
         strbuf_printf(out, "| %s | `%s` | %s |\n", route->method, route->path, route->summary);
 }
 
-/* What the schema says in words; a number has its bounds, and an enum its help. */
+/* The schema in words; a number has its bounds, and an enum its help. */
 static void put_right(struct strbuf *out, const char *schema)
 {
     struct arena arena;

@@ -46,7 +46,7 @@ ADVERTISE_RIGHTS = {("", "nodes/status", "patch", ())}
 AGENT_RIGHTS = {("", "nodes", "patch", ())}
 MPS_RIGHTS = {("", "nodes", "get", ())}
 
-# What the agent sees of its node: path, where in its container, whether it may only read.
+# Folders of its node that the agent sees: path, where in its container, whether read-only.
 AGENT_FOLDERS = {
     ("/var/run/nri", "/var/run/nri", False),
     ("/etc/cdi", "/etc/cdi", True),

@@ -70,7 +70,7 @@ build_images() { # ARGUMENT...
     "$top/scripts/build-images.sh" --tool buildah "$@"
 }
 
-# What podman would do; in this machine's store there is another base than the Containerfile's.
+# As podman would do; in this machine's store there is another base than the Containerfile's.
 mkdir "$work/bin"
 cat >"$work/bin/podman" <<'EOF'
 #!/bin/sh

@@ -30,7 +30,7 @@
 /* CPU time tells what is endless; the wall clock, which runs on while others compute, what hangs */
 enum { TESTS_MAX = 1024, FUNCTIONS_MAX = 2048, WALL_SECONDS = 300 };
 
-/* What the child tells its parent, however it ends. */
+/* The child's report to its parent, however it ends. */
 struct told {
     int test;
     bool must;

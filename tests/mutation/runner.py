@@ -174,7 +174,7 @@ class MutantRunner:
         while True:
             schema, owner = mutants_c.schema_of(text, path, mine, self.reached)
             made.write_text(schema)
-            # What a mutant leaves uninitialized must not be right by luck.
+            # A variable that a mutant leaves uninitialized must not be right by luck.
             done = self.gcc("-ftrivial-auto-var-init=pattern", "-fmax-errors=0", "-iquote", pathlib.PurePath(path).parent,
                             "-c", made, "-o", self.object_of(path))
             if done.returncode == 0:

@@ -4,8 +4,8 @@
  * It reads the GPUs every ten seconds, hears of containers at once, and writes when that says
  * something new, as the real one does: one write after the other, a failed one again after a pause,
  * the same again now and then. A write may be late, or lost, or take effect although its answer was
- * lost, also after a later one. While the agent is dead, its last words stay. Whoever installs it
- * again begins to read anew; whoever removes it removes what it wrote.
+ * lost, also after a later one. While the agent is dead, its last words stay. An agent that is
+ * installed again begins to read anew; its removal removes its annotations.
  */
 #include "sim_agent.h"
 

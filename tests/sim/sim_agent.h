@@ -29,7 +29,7 @@ struct true_gpu {
         claims; /* the place + 1 of a pod that says by a variable that it has the GPU; 0: none */
 };
 
-/* What an agent says of its node. */
+/* An agent's statements about its node. */
 struct agent_words {
     bool gpus; /* it has read them; else only that it is there */
     struct vouch_claim claim;

@@ -77,7 +77,7 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
     }
     out->free_milli = less(gpu->milli, milli);
     out->free_mib = less(gpu->mib, mib);
-    /* What is over its size on either axis takes nothing. */
+    /* A GPU that is over its size on either axis takes nothing. */
     out->open = out->open && milli <= gpu->milli && (gpu->mib == 0 || mib <= gpu->mib);
 }
 
@@ -125,7 +125,7 @@ static bool has_flag(const struct node *node, unsigned flags)
 
 /* --- what fits there --- */
 
-/* What others hold there closes the node, or is in the way of whole GPUs. */
+/* Shares of others there close the node, or are in the way of whole GPUs. */
 static bool is_closed(const struct shown *shown, const struct model_pod *pod)
 {
     const bool asks = oracle_asks(pod);
@@ -257,7 +257,7 @@ static bool could_ever(const struct model_version *version, const struct shape *
     return lay_ever(&room, shape, shape->lie);
 }
 
-/* What takes shares there could, in each state that milligpud may know, if it were empty. */
+/* A node that takes shares could, in each state that milligpud may know, if it were empty. */
 static bool could_now(const struct shown *shown, const struct model_pod *pod)
 {
     const struct model_node *model = shown->model;

@@ -672,7 +672,7 @@ void sim_api_outage(struct sim_api *api, int64_t until_ms)
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         for (struct call *call = lists[i], *next; call != NULL; call = next) {
             next = call->next;
-            /* What has not arrived may have arrived just before; a late one is inside already. */
+            /* An effect on its way may have arrived just before; a late one is inside already. */
             if (call->fault != SIM_LATE_EFFECT && sim_chance(api, 500))
                 call->arrive_ms = SIM_NEVER;
             sim_meet(api, call, SIM_OUTAGE);

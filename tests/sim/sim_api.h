@@ -1,8 +1,8 @@
 /*
  * sim_api - the API server of the simulator: the fake API server, behind a network that lies.
  *
- * What the cluster *is* lives in a fake API server, and every change of it goes through sim_api,
- * whoever makes it; the observer is called as each takes effect.  What milligpud receives
+ * The state of the cluster lives in a fake API server, and every change of it, by any actor, goes
+ * through sim_api; the observer is called as each takes effect.  News for milligpud
  * goes through two kube_ops (watch, calls) in virtual time: requests take time, may be lost before
  * or after their effect, or take effect after any time; streams are delayed, torn, cut, repeated.
  *
@@ -93,7 +93,7 @@ void sim_api_free(struct sim_api *api);
  */
 void sim_api_faults(struct sim_api *api, uint32_t per_mille);
 /*
- * What is on its way takes effect within this time, or never: for callers that cannot know of it.
+ * A request on its way takes effect within this time, or never: for callers that cannot know of it.
  */
 void sim_api_late_within(struct sim_api *api, int64_t ms);
 /*

@@ -174,7 +174,7 @@ static void illness_told(const struct model_gpu *gpu, char out[ILL_BYTES])
     (void)snprintf(out, ILL_BYTES, "%s, since %s", gpu->reason, since);
 }
 
-/* What differs; NULL: nothing. */
+/* The first difference; NULL if none. */
 static const char *differs(const struct node *node, const struct model_gpu *told)
 {
     const struct gpu *gpu = shown_gpu(node, told->id);
@@ -264,7 +264,7 @@ static const char *text_at(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-/* What other trouble comes before is judged elsewhere. */
+/* Troubles that come before it are judged elsewhere. */
 static const char *state_told(const struct sim *sim, const struct model_node *node,
                               const struct model_gpu *told, const char *shown)
 {

@@ -226,7 +226,7 @@ static void lose(struct sim *sim, bool all)
     sim_say(sim, "the signing key is lost%s", all ? ", and all that was known of keys" : "");
 }
 
-/* What proves an edited pod's allocation is read before its pod is. */
+/* The proof of an edited pod's allocation is read before its pod is. */
 static bool is_about_to_read(const struct sim *sim)
 {
     return sim->rules.raises && sim->daemon.rebuilds;

@@ -134,7 +134,7 @@ static uint32_t milli_of(const struct lay *lay, uint32_t want)
     return milli > lay->raised ? milli : lay->raised;
 }
 
-/* What all parts so far take of the GPU at their peak, on both axes. */
+/* The peak of all parts so far on the GPU, on both axes. */
 static bool has_room(const struct lay *lay, uint32_t at)
 {
     const struct lay_gpu *gpu = &lay->room->gpu[at];

@@ -19,7 +19,7 @@ enum { LAY_GPUS = 32 };
 /* In ascending order: nearer is less. */
 enum lay_apart { LAY_LINKED, LAY_NUMA, LAY_ANYWHERE, LAY_NOWHERE };
 
-/* What is left on a GPU, and where it lies. */
+/* The rest of a GPU, and where it lies. */
 struct lay_gpu {
     const char *id;
     const char *model;
@@ -61,7 +61,7 @@ uint32_t lay_need(const struct lay_gpu *gpu, uint32_t memory_mib);
 uint32_t lay_next(const struct lay_raise *raise, uint32_t milli);
 
 /*
- * What the smaller shares of the pod are raised to, so that it fits: the first amount that does, of
+ * The amount to which the smaller shares of the pod are raised, so that it fits: the first one, of
  * those that are the need of any GPU. 0: it fits as it asks; LAY_NEVER: it does not fit.
  */
 #define LAY_NEVER UINT32_MAX

@@ -32,7 +32,7 @@
 
 enum { JOBS_MAX = 16, TRIALS_MAX = 300, TRIALS_S = 90, VIOLATION = 3 };
 
-/* What a worker reports, in memory that its parent sees. */
+/* A worker's report, in memory that its parent sees. */
 struct board {
     uint64_t seed; /* the seed in progress */
     uint64_t runs;

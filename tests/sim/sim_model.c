@@ -230,7 +230,7 @@ static bool phase_is_end(const json_t *pod)
     return strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
 }
 
-/* What our Binding says; others may have written to the pod before. */
+/* The text of our Binding; others may have written to the pod before. */
 static void read_binding(struct sim *sim, struct model_pod *pod, struct text body)
 {
     json_t *binding = json_loadb(body.at, body.len, 0, NULL);

@@ -80,7 +80,7 @@ struct model_gpu {
     bool copy;      /* the UUID belongs to another node */
     uint32_t numa;  /* its NUMA node + 1; 0: not known */
     uint32_t names; /* bits: GPUs of the node that it names as linked with it, by position */
-    /* What only an agent tells. */
+    /* Known from an agent only. */
     char held[MODEL_HOLDER]; /* by whom it is held whole; "": by nobody */
     const char *health;      /* the word, if it is ill */
     const char *reason;      /* why it is ill; NULL: not known */
@@ -126,7 +126,7 @@ struct model_share {
     uint32_t mib;
 };
 
-/* What the daemon's settings say about requests. */
+/* The daemon's settings for requests. */
 struct sim_policy {
     uint32_t min_milli; /* 0: not given */
     uint32_t step_milli;
@@ -217,7 +217,7 @@ uint32_t model_parts(const struct model_want *want);
 uint32_t model_charge(const struct model_pod *pod, const char *gpu);
 /* The same of whatever each of its wants takes there. */
 uint32_t model_peak_of(const struct shape *shape, const uint32_t amount[MODEL_WANTS]);
-/* What it requests altogether, as if everything were on one GPU. */
+/* Its whole request, as if everything were on one GPU. */
 uint32_t model_peak(const struct shape *shape);
 
 #endif

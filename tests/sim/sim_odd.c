@@ -34,7 +34,7 @@ void odd_forget(struct model_node *node)
         node->is.gpu[i].missing = node->hidden[i];
 }
 
-/* What cannot be read cordons all GPUs, and so does "all" in the list. */
+/* An unreadable list cordons all GPUs, and so does "all" in the list. */
 static bool cordons(const json_t *value)
 {
     const char *text = json_string_value(value);

@@ -115,7 +115,7 @@ static bool same_gpu(const struct model_node *node, const char *a, const char *b
     return false;
 }
 
-/* What living pods bound by us hold of this GPU; victims (NULL: none) are gone. */
+/* The milli of this GPU that living pods bound by us hold; victims (NULL: none) are gone. */
 uint32_t oracle_granted(const struct sim *sim, const struct model_node *node, const char *gpu,
                         const bool *victim)
 {
@@ -591,7 +591,7 @@ void oracle_snapshot(struct sim *sim)
     sim->daemon.seen = snapshot;
 }
 
-/* What is available to a new share on this GPU. */
+/* The milli of this GPU available to a new share. */
 static uint32_t room_on(const struct node *node, const struct gpu *gpu)
 {
     const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;

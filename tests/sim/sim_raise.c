@@ -230,7 +230,7 @@ void oracle_amounts(const struct sim *sim, const struct model_pod *pod)
 
 /* --- what is written --- */
 
-/* What the GPUs of the raised shares need for that memory at most, and what those shares are. */
+/* The most that the GPUs of the raised shares need for that memory, and those shares. */
 static uint32_t most_needed(const struct node *node, const struct allocation_facts *facts,
                             uint32_t memory_mib, uint32_t *out_raised)
 {

@@ -61,14 +61,14 @@ static bool leaves(const struct sim *sim, const struct model_node *node,
     return false;
 }
 
-/* What was over its size is so no longer where nobody is. */
+/* A GPU over its size is so no longer once its pods are gone. */
 static uint32_t open_gpus(const struct node *shown)
 {
     const unsigned shut = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
     uint32_t open = 0;
     bool all[ALLOCATIONS_MAX];
 
-    /* Who was there has left, and what was named for him is free. */
+    /* The pod there has left, and the GPUs named for it are free. */
     must(shown->n_allocations <= ALLOCATIONS_MAX);
     memset(all, true, sizeof all);
     for (uint32_t i = 0; i < shown->n_gpus; i++)
@@ -121,7 +121,7 @@ void reserve_loaded(struct sim *sim)
 }
 
 /*
- * Who holds GPUs whole, and what is tainted, is never written: an agent may have freed a GPU in
+ * Holders of whole GPUs, and taints, are never written: an agent may have freed a GPU in
  * this batch, and a taint may have gone.
  */
 static bool may_be_idle(const struct sim *sim, uint32_t n)
@@ -131,7 +131,7 @@ static bool may_be_idle(const struct sim *sim, uint32_t n)
     return sim->idle[n] || node->by_agent || sim->rules.vouches || !taints_are_steady(sim, node);
 }
 
-/* What is not written is seen in what is shown. */
+/* Facts that are not written are seen in the answers. */
 void reserve_shown(struct sim *sim, const struct snapshot *snapshot)
 {
     for (uint32_t n = 0; n < sim->model.n_nodes; n++) {

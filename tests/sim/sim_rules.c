@@ -225,7 +225,7 @@ bool rules_match(const struct sim_rule *rule, bool is_even)
     return rule->pool == 0 || is_even == (rule->pool == 1);
 }
 
-/* Of those that are open; NULL: none. */
+/* The rule among the open ones; NULL if none. */
 static const struct sim_rule *winner(const struct sim_book *book, bool is_even, uint64_t open)
 {
     for (uint32_t i = 0; i < book->n_rules; i++) {
@@ -375,7 +375,7 @@ static bool is_settled(const struct sim *sim, const struct sim_book *book)
            open_rules(book, sim->wall_ms) == open_rules(book, sim->wall_ms - MINUTE_MS / 4);
 }
 
-/* What fits may be another thing as soon as other rules hold, and everybody has noticed. */
+/* Other nodes may fit as soon as other rules hold, and every thread has noticed. */
 void rules_watch(struct sim *sim)
 {
     const struct sim_book *book = &sim->book[sim->n_books % SIM_BOOKS];

@@ -250,7 +250,7 @@ static void draw_raises(struct sim_rules *rules, const struct sim_plan *plan)
     rules->faults_per_mille = 50 + draw_below(&draw, 250);
 }
 
-/* What is unusable matters where a rule keeps idle hosts. */
+/* Unusable nodes matter where a rule keeps idle hosts. */
 static void draw_taints(struct sim_rules *rules, const struct sim_plan *plan)
 {
     struct draw draw = {.state = plan->seed ^ 0x7A1275};

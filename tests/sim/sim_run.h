@@ -59,7 +59,7 @@ struct sim_wakes {
     bool sent;            /* false until the first one */
     int64_t sent_ms;      /* time of the last one */
     int64_t decided_ms;   /* time from which on it may have waited to be sent */
-    int64_t reason_ms;    /* time of the last reason for one, whoever waits */
+    int64_t reason_ms;    /* time of the last reason for one, for any pod */
     int64_t room_ms;      /* time of the last change that may have made room */
     int64_t vouched_ms;   /* time when an agent's pod began to vouch at the API server */
     int64_t waiting_ms;   /* time when pods waited last */
@@ -116,7 +116,7 @@ struct sim_rules {
 /* How memory that comes with too small a share is met. */
 enum sim_memory { SIM_MEMORY_UNSAID, SIM_MEMORY_FILTER, SIM_MEMORY_RAISE };
 
-/* What a rule of the policy says, and about whom. */
+/* A rule of the policy, and the pods and nodes for which it holds. */
 struct sim_rule {
     uint32_t pool;     /* 0: all nodes; 1: even; 2: odd */
     bool others;       /* about namespaces without pods */
@@ -215,7 +215,7 @@ struct proposal {
 
 enum view_state { VIEW_UNSEEN, VIEW_QUEUED, VIEW_BACKOFF, VIEW_REFUSED, VIEW_BINDING, VIEW_DONE };
 
-/* What a scheduler knows of a pod. */
+/* A scheduler's knowledge of a pod. */
 struct view_of_pod {
     enum view_state state;
     int64_t due_ms;
@@ -345,7 +345,7 @@ void daemon_boot(struct sim *sim);
 void daemon_kill(struct sim *sim);
 void daemon_lose_ledger(struct sim *sim); /* it is killed, and its disk is empty */
 void daemon_stop(struct sim *sim);        /* shut down in good order */
-/* What is due, in an order that is drawn; kills it if its disk was cut. */
+/* Runs the due steps in an order that is drawn; kills it if its disk was cut. */
 void daemon_step(struct sim *sim);
 /* One of its threads at the beginning of its turn, if there is one. */
 void daemon_turn(struct sim *sim);
@@ -368,7 +368,7 @@ void wakes_sent(struct sim *sim); /* when milligpud sends one: judges it */
 
 /* schedulers */
 void schedulers_hear(struct sim *sim); /* something changed: idle ones look again */
-/* Somebody wrote to the pod: whoever refused it asks again. */
+/* The pod was written to: a scheduler that was refused asks again. */
 void schedulers_pod_written(struct sim *sim, const struct model_pod *pod);
 void scheduler_step(struct sim *sim, struct scheduler *scheduler);
 int64_t scheduler_next(const struct sim *sim, const struct scheduler *scheduler);
@@ -427,7 +427,7 @@ bool rules_match(const struct sim_rule *rule, bool is_even);
 void rules_draw(struct sim *sim, struct draw *draw);
 struct rulebook *rules_document(const struct sim *sim); /* the last one drawn; one reference */
 void rules_change(struct sim *sim, struct draw *draw);  /* while milligpud runs */
-/* What the store was given: grants are judged. */
+/* The changes given to the store: grants are judged. */
 void rules_written(struct sim *sim, const struct command *command, const struct change *change);
 void rules_committed(struct sim *sim);
 void rules_lost(struct sim *sim); /* instead */
@@ -476,7 +476,7 @@ enum fit reserve_keeps(const struct sim *sim, const struct sim_rule *rule,
 bool reserve_keeps_shown(const struct sim *sim, const struct sim_rule *rule,
                          const struct snapshot *snapshot, const struct model_node *node,
                          const struct proposal *proposal);
-/* What the ledger holds, change by change; a grant is judged before it counts. */
+/* The content of the ledger, change by change; a grant is judged before it counts. */
 void reserve_loaded(struct sim *sim);
 void reserve_written(struct sim *sim, const struct command *command, const struct change *change);
 void reserve_committed(struct sim *sim);
@@ -538,7 +538,7 @@ bool held_names_all(const struct model_version *version, const struct model_pod 
 /* Does it, in any state that milligpud may have known when it granted the other its shares? */
 bool held_named_for(const struct model_node *node, const struct model_pod *pod,
                     const struct model_pod *other);
-/* What milligpud must have known when it granted the pod its shares. */
+/* Facts that milligpud must have known when it granted the pod its shares. */
 bool held_surely(const struct sim *sim, const struct model_pod *pod, const struct model_gpu *gpu);
 bool held_closes(const struct sim *sim, const struct model_pod *pod,
                  const struct model_version *version);

@@ -2,7 +2,7 @@
  * stay - pods on nodes with agents, from their Binding to the end of their sandbox.
  *
  * kubelet's device plugin knows no shares: it gives a pod some whole GPUs that no other pod has
- * whole, and keeps them for it. Then the agent is asked, and whoever comes second to a GPU is
+ * whole, and keeps them for it. Then the agent is asked, and the second pod on a GPU is
  * refused and tries again: a pod that would have whole what others share, and a share of what
  * another pod has whole. While no agent serves the runtime, only pods whose Binding names it wait.
  * A sandbox may outlive its pod at the API server: its GPUs are taken for that long.

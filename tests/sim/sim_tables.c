@@ -99,7 +99,7 @@ static size_t drift_in(const struct snapshot *snapshot)
     return count;
 }
 
-/* What was repaired is forgotten, once. */
+/* Repaired drift is forgotten, once. */
 static void oracle_drift(const struct sim *sim, const struct writer_tables *is)
 {
     const struct snapshot *snapshot = daemon_view(sim);

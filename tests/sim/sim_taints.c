@@ -251,7 +251,7 @@ enum fit taints_usable(const struct sim *sim, const struct model_node *node)
     return usable_in(sim, &node->is);
 }
 
-/* Were its taints the same in all states that the writer may know, whoever tolerates them? */
+/* Were its taints the same, for any tolerations, in all states that the writer may know? */
 bool taints_are_steady(const struct sim *sim, const struct model_node *node)
 {
     for (uint32_t v = model_first_known(node, sim->daemon.applied_nodes); v < node->versions; v++) {

@@ -290,7 +290,7 @@ void usage_end(struct sim *sim)
     (void)unlink(sim->usage.file);
 }
 
-/* What an agent writes into the annotation of its Node. */
+/* The annotation that an agent writes to its Node. */
 void usage_agent(const struct sim *sim, char out[SIM_AGENT_BYTES])
 {
     if (sim->rules.reports)
@@ -338,7 +338,7 @@ void usage_written(struct sim *sim, const struct command *command, const struct 
     sim_met("usage/over");
 }
 
-/* What a lost batch wrote is written again. */
+/* The rows of a lost batch are written again. */
 void usage_batch_ended(struct sim *sim, bool committed)
 {
     for (size_t i = 0; i < MODEL_NODES; i++) {

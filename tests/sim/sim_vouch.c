@@ -463,7 +463,7 @@ void vouch_calm(struct sim *sim)
 
 /* --- turns --- */
 
-/* What kubelet's probe finds. */
+/* The result of kubelet's probe. */
 static bool is_ready(const struct sim *sim, const struct model_node *node)
 {
     const struct sim_vouch *vouch = looked_at(sim, node);

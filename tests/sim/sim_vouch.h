@@ -18,7 +18,7 @@
 
 enum { VOUCH_PODS = 4, VOUCH_WORD = 40 };
 
-/* What an agent writes of itself into its Node; "": nothing. */
+/* An agent's annotation about itself on its Node; "" if none. */
 struct vouch_claim {
     char pod[MODEL_ID];
     char node[MODEL_ID];
@@ -79,7 +79,7 @@ struct vouch_pods {
     bool serves[VOUCH_PODS];
 };
 
-/* What milligpud must remember of the Node with this uid. */
+/* Facts that milligpud must remember of the Node with this uid. */
 struct vouch_memory {
     char uid[MODEL_ID];
     bool named_gpus;

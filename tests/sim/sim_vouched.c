@@ -165,7 +165,7 @@ static unsigned check_claim(const struct vouch_word *word, const struct vouch_po
     return CLOSED;
 }
 
-/* Of the same Node, at any time. */
+/* About the same Node, at any time. */
 static bool may_have_named(const struct vouch_table *table, const struct vouch_word *now)
 {
     for (size_t i = 0; i < table->n_words; i++)
@@ -287,7 +287,10 @@ void vouched_reserved(struct sim *sim, const struct allocation *granted)
 
 /* --- what is shown --- */
 
-/* What milligpud must remember from now on. A word since the last judgement may have ended it. */
+/*
+ * Facts that milligpud must remember from now on. A report since the last judgement may have ended
+ * them.
+ */
 static void remember(const struct sim *sim, struct vouch_table *table,
                      const struct vouch_word *word, unsigned is)
 {

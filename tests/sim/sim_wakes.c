@@ -57,7 +57,7 @@ void wakes_vouched(struct sim *sim)
     sim->wakes.vouched_ms = sim->now_ms;
 }
 
-/* A node without shares has room for whole GPUs, whoever vouches for it. */
+/* A node without shares has room for whole GPUs, with or without an agent. */
 static bool may_have_room(const struct node *before, const struct node *now)
 {
     return !vouch_closes(now->vouch) || before == NULL || before->gone ||

@@ -395,7 +395,7 @@ FIXTURE_TEST(compaction__gives_410_to_watches_and_pages)
     finish(fixture);
     assert_int_equal(fixture->status, 410);
     assert_int_equal(met(fixture, SIM_GONE_CONTINUE), 1);
-    /* What was already delivered is not compacted away. */
+    /* Delivered versions are not compacted away. */
     watch_from_now(fixture);
     pass(fixture, 100);
     add_pods(fixture, 40, 1);
@@ -782,7 +782,7 @@ STREAMS_TEST(watch__may_end_cleanly)
     finish(fixture);
     assert_false(fixture->failed);
     assert_int_equal(fixture->status, 200);
-    /* What comes now is delivered to nobody until there is a watch again. */
+    /* Events are not delivered from here on until there is a watch again. */
     sim_api_faults(fixture->api, 0);
     pass(fixture, MINUTE);
     assert_false(sim_api_quiet(fixture->api));

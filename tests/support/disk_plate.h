@@ -25,7 +25,7 @@ struct plate_change {
 
 enum { SHM_SLOTS = 8 };
 
-/* Of all connections to one file. */
+/* Shared by all connections to one file. */
 struct plate_shm {
     void **region;
     size_t n_regions;

@@ -19,7 +19,7 @@ struct workload *draw_workload(uint64_t *seed, uint32_t most);
 /* Half of the rooms have equal GPUs; some are closed or nothing is known of their host. */
 void draw_room_of(uint64_t *seed, uint32_t gpus, struct room *out);
 
-/* What a part of this class needs, asked of the GPU itself. */
+/* The need of a part of this class, asked of the GPU itself. */
 bool gpu_may_serve(const struct gpu_room *gpu, const struct workload_class *class);
 
 /* remaining_of() with kinds of this workload, which last until the next call. */

@@ -11,7 +11,7 @@
 
 #include "milligpu/http/http.h"
 
-/* What was put, for the feeder's thread until ended, and then for the test. */
+/* The bytes put so far, for the feeder's thread until ended, and then for the test. */
 struct http_stream {
     struct strbuf text;
     atomic_uint puts;

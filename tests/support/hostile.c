@@ -99,7 +99,7 @@ static void add_long(struct strbuf *out, size_t most, const struct hostile_draw 
         strbuf_str(out, what);
 }
 
-/* What the API server stores as bytes and writes unchanged: metadata.managedFields. */
+/* Bytes that the API server stores and writes unchanged: metadata.managedFields. */
 static const char *const raw[] = {"\\ud800", "\\udc00\\ud800", "\xFF\xFE", "\xED\xA0\x80", "\xC0"};
 
 void hostile_text(struct strbuf *out, size_t most, const struct hostile_draw *draw)
@@ -429,7 +429,7 @@ static void spec(struct making *making, const struct hostile_pod *pod)
     json_write_object_end(&making->json);
 }
 
-/* --- a pod's status: written by kubelet or whoever may write it --- */
+/* --- a pod's status: written by kubelet or any client with the right --- */
 
 static void condition(struct making *making)
 {

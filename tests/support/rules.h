@@ -8,7 +8,7 @@
 
 /* One of a policy alone; the word is one of policy_kind.h. */
 struct rulebook *bare_rulebook(const char *policy);
-/* What the rules point to is borrowed; a rule without a name gets "rule". */
+/* Pointers of the rules are borrowed; a rule without a name gets "rule". */
 struct rulebook *rulebook_with(enum policy_kind policy, const char *name, const struct rule *rule,
                                uint32_t rules);
 

@@ -12,7 +12,7 @@ from tidy import Files, Finding, line_of, run, tree
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 REASON = re.compile(r'X\(REASON_\w+, "(\w+)"')
-# What a reader asks first, and the heading that answers it.
+# First questions of a reader, and the heading that answers each.
 QUESTIONS = {
     "how do I install it": "docs/operate/install.md#install-milligpu-on-a-cluster",
     "why does my pod wait": "docs/troubleshoot.md#a-pod-stays-pending",

@@ -33,7 +33,7 @@ def check(files: Files) -> List[Finding]:
         if not PLACES.fullmatch(path):
             found.append(Finding(path, 1, "is where no rule builds it"))
         if path.startswith("tests/") and re.search(r"\bcmocka_(unit_test|run_group_tests)", text):
-            found.append(Finding(path, 1, "lists its tests; TEST() of support/test.h registers each by itself"))
+            found.append(Finding(path, 1, "this file lists its tests; use TEST() of support/test.h, which registers each"))
         for match in TEST.finditer(text) if path.startswith("tests/") else ():
             if not NAME.fullmatch(match.group(1)):
                 found.append(Finding(path, line_of(text, match.start()), f"{match.group(1)}: call it UNIT__property"))

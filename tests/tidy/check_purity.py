@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List, Set
 
-# What a pure layer may call besides itself and the layers below it.
+# Functions that a pure layer may call besides its own and those of the layers below it.
 PURE = set(
     "memcpy memmove memset memcmp memchr strlen strcmp strncmp strchr strstr qsort bsearch free".split()
 )
@@ -15,7 +15,7 @@ PURE = set(
 BASE = PURE | set(
     "malloc calloc realloc strdup strndup vsnprintf vasprintf stderr fprintf fputs abort".split()
 )
-# What the compiler itself adds.
+# Functions that the compiler itself adds.
 COMPILER = ("__asan_", "__ubsan_", "__tsan_", "__sanitizer_", "_GLOBAL_OFFSET_TABLE_",
             "__stack_chk_fail")
 BELOW = {"base": [], "core": ["base"], "wire": ["core", "base"]}

@@ -24,7 +24,7 @@ void verifier_free(struct verifier *verifier);
 /* Starts or continues a verification that is due; the first one is due at once. */
 void verifier_step(struct verifier *verifier, int64_t now_ms);
 /*
- * Returns the ms until the next step is due. app->verifier_wakeup rings before that for the
+ * Returns the ms until the next step is due. app->verifier_wakeup is signaled before that for the
  * writer's part of a verification, for safe mode and for verifier_stop().
  */
 int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms);

@@ -428,7 +428,7 @@ SITE_TEST(create__refuses_an_unreadable_container_or_pod)
     assert_true(created(site)); /* and others are */
 }
 
-/* Of a share that runs, the pod says which GPU it has. */
+/* A pod with a running share says which GPU it has. */
 SITE_TEST(synchronize__skips_unreadable_containers_and_pods)
 {
     const struct nri_container runs =
@@ -813,7 +813,7 @@ SITE_TEST(validate__judges_the_adjustments_of_all_plugins)
     assert_int_equal(metric_value(COUNT_VALIDATOR_OFF), 0);
 }
 
-/* Of two pods with the nodes of GPUs, NVIDIA's NRI plugin gave one all of them, to look after. */
+/* NVIDIA's NRI plugin gave one of two pods with device nodes all of them, to look after. */
 SITE_TEST(synchronize__skips_managers_of_gpus)
 {
     struct nri_pair note[] = {

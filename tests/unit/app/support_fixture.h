@@ -181,7 +181,7 @@ void fixture_delete_node(struct app_fixture *fixture, const char *name);
    call. */
 const char *fixture_where(struct app_fixture *fixture, const char *name);
 
-/* What the daemon does with a policy document that it has read. The next process begins with it. */
+/* As the daemon applies a policy document that it has read. The next process begins with it. */
 void fixture_policy(struct app_fixture *fixture, const struct rulebook *take_book);
 
 /* Any webhook: "/scheduler/prioritize" and so on. */
@@ -202,7 +202,7 @@ void fixture_grant(struct app_fixture *fixture, const char *pod, const char *lim
                    const char *node);
 const char *fixture_error(const struct fixture_call *call);
 
-/* What the snapshot shows. */
+/* Facts of the snapshot. */
 uint32_t fixture_taken(struct app_fixture *fixture,
                        const char *node); /* milli, bound and reserved */
 uint32_t fixture_reserved(struct app_fixture *fixture, const char *node);

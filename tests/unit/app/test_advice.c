@@ -99,7 +99,7 @@ APP_TEST(advice__names_the_nearest_model_when_no_node_has_it)
     fixture_pod_of(fixture, "p", MILLI("300"), "\"milligpu.io/gpu-model\":\"A10O\"", NULL);
     assert_int_equal(count(fixture, "\"action\":\"model\""), 1);
     assert_says(events(fixture), "no node has a GPU of model A10O; the nearest is A100");
-    /* What kube-scheduler gets depends on the request alone. */
+    /* kube-scheduler's answer depends on the request alone. */
     assert_null(strstr(fixture_filter(fixture, "p", "n1 n2"), "nearest"));
     fixture_annotate(fixture, "p", "\"x\":\"1\"");
     assert_int_equal(count(fixture, "GPURequestAdvice"), 1);

@@ -86,7 +86,7 @@ static void claim(struct app_fixture *fixture, const char *pod, const char *node
     fixture_annotate_node(fixture, node, body);
 }
 
-/* Of n: JSON, or "null" for none. */
+/* Writes the annotation of n: JSON, or "null" for none. */
 static void annotate(struct app_fixture *fixture, const char *agent)
 {
     char annotation[256];
@@ -206,7 +206,7 @@ FIXTURE_TEST(vouch__closes_a_node_without_a_ready_agent_and_keeps_its_pods)
     pod_ends(fixture, "agent-n", 0);
     vouch_becomes(fixture, "n", VOUCH_GONE);
     assert_string_equal(fixture_filter(fixture, "b", "n"), text);
-    /* Whoever has a share keeps it, and a pod that came by another way is taken in. */
+    /* A pod with a share keeps it, and a pod that another scheduler bound is adopted. */
     assert_string_equal(fixture_where(fixture, "a"), "n");
     assert_int_equal(fixture_taken(fixture, "n"), 300);
     fixture_bound_pod(fixture, "x", "200", "n");

@@ -308,7 +308,7 @@ SCENE_TEST(key_publisher__trusts_published_keys_until_they_are_revoked)
         assert_false(keyring_has_signed(scene->keyring, text_of(signature), &what));
         assert_int_equal(facts_of(scene).n_others, 0);
     }
-    /* Of a key that is not revoked any more, the entry stays. */
+    /* The entry of a key that is no longer revoked stays. */
     publish_late(scene, key, "null");
     run(scene);
     assert_true(publishes(scene, key));

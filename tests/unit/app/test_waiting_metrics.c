@@ -149,7 +149,7 @@ static void wait_greedily(struct app_fixture *fixture, uint32_t models, int numb
     waiting_pods_refused(fixture->app.waiting_pods, &asking_pod, REASON_ROOM, "no room");
 }
 
-/* What tenants write makes no scrape expensive: from then on, nothing is said to have room. */
+/* Texts of tenants make no scrape expensive: from then on, no pod is said to have room. */
 APP_TEST(waiting_metrics__compare_models_within_a_budget)
 {
     for (int i = 0; i < GREEDY_PODS; i++)

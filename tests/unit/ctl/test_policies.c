@@ -1,4 +1,4 @@
-/* What check-policy says of a document. */
+/* The output of check-policy for a document. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

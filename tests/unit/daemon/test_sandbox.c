@@ -1,4 +1,4 @@
-/* What a process that has entered the sandbox may still do, each tried in a child of its own. */
+/* The rights of a process in the sandbox, each tried in a child of its own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>

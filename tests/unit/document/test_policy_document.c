@@ -50,7 +50,7 @@ struct example {
     struct strbuf body;
 };
 
-/* What the reader says, in the words of the file; the warnings in one line. */
+/* The reader's report, in the words of the file; the warnings in one line. */
 static void check(const struct example *example, struct strbuf *out)
 {
     CLEANUP(strbuf_done) struct strbuf bytes;

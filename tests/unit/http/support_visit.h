@@ -23,7 +23,7 @@ void ask_once(const char *request);
 /* A POST of so many bytes, of which it holds the first. The caller xfrees it. */
 char *post_text(size_t bytes, size_t held);
 
-/* Of the last answer. */
+/* The status of the last answer. */
 void assert_status(int status);
 void assert_contains(const char *part); /* in any case */
 

@@ -1,4 +1,4 @@
-/* What each namespace and each node holds, as metrics: sums, and their bounds. */
+/* The metrics of each namespace and each node: sums, and their bounds. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* What pods leave of each node's CPU and memory, without a cluster around it. */
+/* The CPU and memory that pods leave on each node, without a cluster around it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

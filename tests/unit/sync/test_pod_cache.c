@@ -256,7 +256,7 @@ POD_CACHE_TEST(scheduler__is_kept_for_a_pod_bound_by_another)
             .exists);
 }
 
-/* Of a pod that we bound only its owner is kept, of one that asks for nothing nothing. */
+/* Only the owner of a pod that we bound is kept; nothing of a pod that asks for nothing. */
 POD_CACHE_TEST(context__is_kept_for_waiting_pods_only)
 {
     struct pod plain = pod_of("u2", "");

@@ -134,7 +134,7 @@ static struct rights_facts ask(struct scene *scene)
     return facts;
 }
 
-/* What was denied is asked about again a second later. */
+/* A denied right is asked about again a second later. */
 static struct rights_facts ask_again(struct scene *scene)
 {
     (void)ask(scene);

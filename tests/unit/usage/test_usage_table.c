@@ -42,7 +42,7 @@ TEST(usage_table__follows_nodes)
     assert_int_equal(usage_table_key(book, TEXT("n1"), key), USAGE_SENDER_KEYED);
     assert_string_equal(key, key_a);
     assert_int_equal(sender_of(book, "n2"), USAGE_SENDER_KEYLESS);
-    /* What is longer than any key is none, and what is short is good for no signature. */
+    /* A text longer than any key is no key, and a short one is good for no signature. */
     usage_table_node(book, "n2", "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=x");
     assert_int_equal(sender_of(book, "n2"), USAGE_SENDER_KEYLESS);
     usage_table_node_gone(book, "n2");
@@ -316,7 +316,7 @@ CORE_TEST(usage_seconds__are_not_counted_when_the_driver_reports_none)
 
 /* --- idle --- */
 
-/* What waits for the writer: "c0 SINCE" in minutes after noon, "c0 0", "n1". All of it is taken. */
+/* Takes all changes that wait for the writer: "c0 SINCE" in minutes after noon, "c0 0", "n1". */
 static void assert_changes(struct usage_table *book, const char *should)
 {
     CLEANUP(arena_done) struct arena arena;
@@ -369,7 +369,7 @@ CORE_TEST(idle_share__is_reported_to_the_writer_after_an_hour)
     assert_changes(counting.book, "c0 0");
 }
 
-/* Of n2 reports come, and of n1 none any more. */
+/* Reports of n2 come, and none of n1 any more. */
 CORE_TEST(idle_share__is_forgotten_on_a_silent_node)
 {
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};

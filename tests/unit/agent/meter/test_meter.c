@@ -163,7 +163,7 @@ static const struct meter_table *read_after(struct world *world, int64_t ms)
     return next;
 }
 
-/* Of container 0 on GPU-a, after one more reading. */
+/* The row of container 0 on GPU-a, after one more reading. */
 static const struct meter_gpu *gpu_after(struct world *world, int64_t ms)
 {
     return &read_after(world, ms)->row[0].cell[0].gpu;

@@ -262,7 +262,7 @@ NODE_TEST(node_closed__returns_the_reason_of_the_node)
     assert_int_equal(node->held_gpus, 2);
 }
 
-/* Of two GPUs, with their holders or NULL; held: the number of whole GPUs of pod w. */
+/* A node of two GPUs, with their holders or NULL; held: the number of whole GPUs of pod w. */
 static struct node *held_node(struct node_scene *scene, const char *a, const char *b, uint32_t held)
 {
     const char *const id[] = {"GPU-a", "GPU-b"};

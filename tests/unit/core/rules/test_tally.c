@@ -463,7 +463,7 @@ static uint32_t count_in(const struct workload *workload, uint32_t parts, uint32
     return 0;
 }
 
-/* Of a million pods of the workload. */
+/* The count among a million pods of the workload. */
 static uint64_t part_of(const struct workload *workload, uint32_t parts, uint32_t milli)
 {
     return UINT64_C(1000000) * count_in(workload, parts, milli) / workload->count;

@@ -17,7 +17,7 @@
 #include "unit/store/support_released.h"
 #include "unit/store/support_shelf.h"
 
-/* Of every released ledger. */
+/* The owner of every released ledger. */
 static const char owner[] = "uid-of-kube-system";
 
 /* In place of the API server. */

@@ -113,7 +113,7 @@ SHELF_TEST(measured_hours__beyond_the_rows_of_an_hour_are_one_row)
     assert_sql(shelf, "SELECT hour_ms FROM measured WHERE namespace = 'one-more'", 8 * hour);
 }
 
-/* Of several rows the last fails: the first is not there either, and all can be added again. */
+/* The last of several rows fails: the first is not there either, and all can be added again. */
 SHELF_TEST(measured_hours__that_fail_are_not_added_at_all)
 {
     const struct store_measured row[] = {row_of(7, "a", "T4"), row_of(7, "b", "T4")};
