@@ -165,6 +165,7 @@ func (g *gpuNode) unfinished(all map[string]object) (left int, some string) {
 
 func TestABurstOf100PodsGetsItsGPUsWhileEverythingIsKilled(t *testing.T) {
 	g := withAgent(t)
+	g.n.Spend()
 	random := rand.New(rand.NewSource(seedOf(t)))
 	begun := time.Now()
 	all := g.createBurst(random)

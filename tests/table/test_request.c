@@ -448,8 +448,8 @@ TEST(request_table__refuses_wrong_sentences)
         "is the same request",
         "frobs",
         "pod 300 asks for 300 memory 5",
-        "pod 1500 is refused step: nvidia.com/vgpu: 1500 is neither at most 1000 nor a multiple "
-        "of 1000; ask for 1000 or 2000",
+        ("pod 1500 is refused step: nvidia.com/vgpu: 1500 is neither at most 1000 nor a multiple "
+         "of 1000; ask for 1000 or 2000"),
         "pod 1500 is refused amount: nvidia.com/vgpu",
         "pod 300 cpu x",
         "pod 0, 0, 0, 0, 0, 0, 0, 0, 0 asks for zero",

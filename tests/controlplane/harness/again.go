@@ -33,9 +33,13 @@ func (n *RealNode) Register() error {
 	return err
 }
 
-// Spent says whether Clean could not make the node as it was after its start: it was rebooted, or kubelet has met a device
-// plugin, whose resource its Node shows from then on.
+// Spent says whether Clean could not make the node as it was after its start: it was rebooted, kubelet has met a device
+// plugin, whose resource its Node shows from then on, or a test has said so.
 func (n *RealNode) Spent() bool { return n.spent }
+
+// Spend gives the next test a node of its own. A containerd or kubelet that is killed between the creation of a container
+// and its start leaves one that holds its share until kubelet's garbage collection, which comes once a minute.
+func (n *RealNode) Spend() { n.spent = true }
 
 // Ended says whether a pod was started here, and no process of it is left.
 func (n *RealNode) Ended(uid string) (bool, error) {

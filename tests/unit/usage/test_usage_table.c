@@ -453,6 +453,7 @@ CORE_TEST(idle_share__is_forgotten_on_unlisted_and_silent_nodes)
     static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
 
     CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
+    assert_changes(counting.book, "");
     assert_int_equal(core_node(core, "n2", one, 1), VERDICT_OK);
     for (int silent = 0; silent < 2; silent++) {
         struct usage_table *book = usage_table_new(&mono);
