@@ -86,7 +86,9 @@ SNAPSHOT_TEST(snapshot__is_empty_for_an_empty_ledger)
     assert_null(shown(snapshot, ""));
     assert_null(snapshot_open(snapshot, TEXT("a")));
     assert_null(snapshot_find(snapshot, TEXT("a")));
-    snapshot_unref(snapshot_ref(snapshot));
+    const struct snapshot *again = snapshot_ref(snapshot);
+    assert_ptr_equal(again, snapshot);
+    snapshot_unref(again);
     snapshot_unref(NULL);
 }
 
