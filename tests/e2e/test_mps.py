@@ -183,19 +183,22 @@ class Mps(harness.Case):
         node, runtime = self.up()
         first = node.pid()
         env, _ = create(runtime, share("GPU-a"), node, name="first")
+        create(runtime, share("GPU-b"), node, number=3)  # without clients, it may be replaced on a busy machine
+        before = node.pid("GPU-b")
         for how in (signal.SIGKILL, signal.SIGTERM):
             node.stop(how)
             self.assertTrue(self.lives(first))
             runtime.ends()
             node.run()
-            sandboxed, container = ask(share("GPU-a"), node, name="first", env=[
-                f"{key}={value}" for key, value in env.items()])
             connection = node.peer()
             connection.welcome()
             connection.configure()
-            connection.call("Synchronize", field(1, sandboxed) + field(2, container + field(4, 3)))
+            runs = [ask(share(gpu), node, number=number, name=name, env=[f"{key}={value}" for key, value in env.items()])
+                    for gpu, number, name in (("GPU-a", 1, "first"), ("GPU-b", 3, "web"))]
+            connection.call("Synchronize", b"".join(field(1, sandboxed) for sandboxed, _ in runs) +
+                            b"".join(field(2, container + field(4, 3)) for _, container in runs))
             node.shows(UP)
-            self.assertEqual(node.pid(), first)
+            self.assertEqual((node.pid(), node.pid("GPU-b")), (first, before))
             self.assertIn("milligpu_node_mps_starts_total 0\n", node.page("/metrics")[1])
             with self.assertRaisesRegex(Refused, "is user 1000, of pod default/first"):
                 create(connection, share("GPU-a"), node, user=0, number=2)
@@ -254,6 +257,17 @@ class Mps(harness.Case):
 
     def test_hanging_daemon__without_clients_is_replaced(self):
         self.is_replaced_when_told("hang")
+
+    def test_hanging_daemon__is_replaced_after_three_questions(self):
+        """Two questions take as long as three looks, when each waits for its timeout."""
+        node, _ = self.up()
+        node.stop()
+        node.tell("hang")
+        node.run()
+        node.accept()
+        said = lambda: re.search(r"an MPS daemon without clients is ended.*gpu=GPU-a.*unanswered=(\d+)", node.logged())
+        node.wait(said, "its end")
+        self.assertGreaterEqual(int(said()[1]), 3, said()[0])
 
     def test_node_label__switches_mps_after_clients_end(self):
         api = self.keep(harness.Api())

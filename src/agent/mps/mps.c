@@ -31,7 +31,7 @@ enum {
     LOOK_MS = 1000,
     AGAIN_MS = 1000,
     AGAIN_MAX_MS = 60 * 1000,
-    LOOKS_MAX = 3,  /* queries without an answer until a daemon without clients is killed */
+    LOOKS_MAX = 3,  /* unanswered queries until a daemon without clients is killed */
     QUIT_MS = 5000, /* time from quit to SIGTERM, and from SIGTERM to SIGKILL */
     ASK_MS = 2000,  /* timeout of one command */
     LABEL_BYTES_MAX = 16,
@@ -54,6 +54,7 @@ struct mps_slot {
     int64_t next_ms;         /* time of the next start, query or signal */
     int64_t wait_ms;         /* backoff before the next start */
     int signals;             /* number of signals sent in STATE_QUITTING */
+    int unanswered;          /* queries since its start, its adoption or its last answer */
     bool is_found;           /* adopted from a previous agent: it can have clients */
 };
 
@@ -246,6 +247,7 @@ static void begin(struct mps *mps, struct mps_slot *slot)
     }
     metric_add(COUNT_MPS_STARTS, NULL, 1);
     slot->is_found = false;
+    slot->unanswered = 0;
     become(mps, slot, STATE_STARTING, slot->why);
     slot->next_ms = clock_ms();
 }
@@ -305,6 +307,7 @@ static void answered(struct mps *mps, struct mps_slot *slot, bool fault)
     const enum state state = fault ? STATE_FAULT : STATE_UP;
 
     slot->next_ms = clock_ms() + mps->rules.ask_ms;
+    slot->unanswered = 0;
     if (slot->state == state) {
         if (fault)
             still_faulty(mps, slot);
@@ -318,7 +321,10 @@ static void answered(struct mps *mps, struct mps_slot *slot, bool fault)
     become(mps, slot, state, "");
 }
 
-/* Kills a daemon without clients after LOOKS_MAX queries; one that can have clients is kept. */
+/*
+ * Kills a daemon without clients after LOOKS_MAX queries and their time; one that can have clients
+ * is kept. The time alone proves nothing: on a busy machine, two timeouts can take as long.
+ */
 static void unanswered(struct mps *mps, struct mps_slot *slot, const char *why)
 {
     const bool was_up = slot->state == STATE_UP || slot->state == STATE_FAULT;
@@ -326,13 +332,17 @@ static void unanswered(struct mps *mps, struct mps_slot *slot, const char *why)
         (slot->is_found || slot->state == STATE_SILENT) && has_clients(mps, slot->daemon.gpu);
 
     slot->next_ms = clock_ms() + (slot->state == STATE_STARTING ? AGAIN_MS : mps->rules.ask_ms);
-    if (!was_up && clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms)
+    slot->unanswered++;
+    if (!was_up && (slot->unanswered < LOOKS_MAX ||
+                    clock_ms() - slot->since_ms < LOOKS_MAX * mps->rules.ask_ms))
         return;
     if (was_up || (serves && slot->state == STATE_STARTING)) {
         log_daemon(LOG_WARN, "an MPS daemon does not answer", slot, why);
         become(mps, slot, STATE_SILENT, why);
     } else if (!serves) {
-        log_daemon(LOG_WARN, "an MPS daemon without clients is ended", slot, why);
+        log_write(LOG_WARN, "an MPS daemon without clients is ended",
+                  log_str("gpu", slot->daemon.gpu), log_str("why", why),
+                  log_i64("unanswered", slot->unanswered));
         mps_daemon_signal(&slot->daemon, SIGKILL);
     }
 }
