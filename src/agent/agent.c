@@ -364,7 +364,6 @@ static bool write_gpus(void *user, struct strbuf *out)
     char description[ERR_TEXT_MAX];
 
     arena_init(&arena);
-    clear_fault_take(agent->settings->state_dir, agent, clear_fault);
     const struct gpu_reading *reading = nvml_latest(agent->nvml);
     containers_copy(agent->calls.containers, &arena, &containers);
     const char *const *outside = NULL;
@@ -614,7 +613,10 @@ static const char *explain_leaving(void *user)
     return release_cause_word(driver_release_cause(agent->release));
 }
 
-/* Reporter's thread, about every second, so that a change is logged soon. */
+/*
+ * Reporter's thread, about every second, so that a change is logged soon. It needs neither the API
+ * server nor the runtime; requests that hang delay it (CLEAR_FAULT_WAIT_MS).
+ */
 static void look_around(void *user)
 {
     struct agent *agent = user;
@@ -622,6 +624,8 @@ static void look_around(void *user)
 
     strbuf_init(&unused);
     stay_or_leave(agent);
+    if (agent->nvml != NULL)
+        clear_fault_take(agent->settings->state_dir, agent, clear_fault);
     (void)readiness_look(agent->readiness, &unused);
 }
 

@@ -11,7 +11,7 @@
 /* Differs from EXIT_FAILURE (an agent that failed), so that its supervisor can tell them apart. */
 enum { WRONG_SETTINGS = 2 };
 
-enum { CLEAR_FAULT_MS = 10000, RELEASE_MS = 30000 };
+enum { RELEASE_MS = 30000 };
 
 extern char **environ;
 
@@ -51,7 +51,7 @@ static int node_act(const struct settings_set *set, enum agent_action action)
         rc = agent_uninstall(settings, &err);
         break;
     case AGENT_CLEAR_FAULT:
-        rc = clear_fault_ask(settings->state_dir, settings->gpu, CLEAR_FAULT_MS, &err);
+        rc = clear_fault_ask(settings->state_dir, settings->gpu, CLEAR_FAULT_WAIT_MS, &err);
         break;
     case AGENT_RELEASE_DRIVER:
     case AGENT_TAKE_DRIVER:

@@ -809,6 +809,27 @@ class Agent(harness.Case):
         (node.home / "idle").mkdir()
         self.assertIn("no agent with the state folder", clear("GPU-b", "idle").stderr)
 
+    def test_clear_fault__needs_no_api_server_and_no_runtime(self):
+        """One is refused, or answers nothing; the runtime was never there."""
+        api = self.api(one_node())
+        api.fault("/api/v1/nodes/n1", "silent", times=1000)
+        for url in ("http://127.0.0.1:9", api.url):
+            node = self.keep(Node(url))
+            node.driver("")
+            node.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--inventory-s", "1",
+                       env={"FAKE_NVML": str(node.home / "driver")})
+            runtime = node.accept() if url == api.url else None  # connected, it writes to the Node
+            shows = lambda health: f'milligpu_node_gpu_health{{gpu="GPU-b",health="{health}"}} 1\n' in node.page("/metrics")[1]
+            node.wait(lambda: shows("healthy"), "a reading")
+            node.driver("event 1 GPU-b 8 79\n")
+            node.wait(lambda: shows("xid"), "GPU-b to fail")
+            if runtime:
+                node.wait(lambda: api.seen("PATCH /api/v1/nodes/n1") > 0, "a report that hangs")
+            done = subprocess.run([harness.BIN / "milligpu-node", "--node", "n1", "--state-dir", node.home / "state",
+                                   "--clear-fault", "GPU-b"], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            node.wait(lambda: shows("healthy"), "GPU-b to be healthy")
+
     def test_whole_gpu__from_kubelet_is_held_until_its_pod_ends(self):
         node, gpus = self.with_driver()
         connection = node.accept()
