@@ -666,14 +666,11 @@ static void close_cluster(struct agent *agent)
 /* Failures are logged, and the agent runs without usage reports: pods do not depend on them. */
 static void open_report_key(struct agent *agent)
 {
-    char file[PATH_MAX];
     struct err err;
 
     if (agent->settings->report_url[0] == '\0' || agent->settings->report_s == 0)
         return;
-    if (snprintf(file, sizeof file, "%s/report.key", agent->settings->state_dir) >=
-        (int)sizeof file)
-        return; /* the path is too long */
+    const char *file = arena_printf(&agent->arena, "%s/report.key", agent->settings->state_dir);
     if (signing_key_open(file, &agent->report_key, &err) < 0)
         log_write(LOG_ERROR, "usage is not reported", log_str("why", err.text));
 }

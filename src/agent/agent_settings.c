@@ -25,6 +25,9 @@ enum agent_setting {
 #undef SETTING
 };
 
+/* The agent appends names of files, all shorter than the rest of driver_release.c's PATH_BYTES. */
+enum { STATE_DIR_BYTES_MAX = 400 };
+
 static const char PREFIX[] = "MILLIGPU_NODE_";
 static const char NAME_LETTERS[] = "abcdefghijklmnopqrstuvwxyz0123456789-.";
 
@@ -62,10 +65,19 @@ static int agent_broken(const struct settings_set *set, enum agent_setting id, c
     return settings_blame(set, id, err);
 }
 
-/* Limits of the agent: number of CDI folders, length of the socket's path. */
+static int check_path(const struct settings_set *set, enum agent_setting id, const char *what,
+                      size_t max, struct err *err)
+{
+    if (strlen(text_at(set, id)) <= max)
+        return 0;
+    (void)err_set(err, ERR_INVALID, "%s path has at most %zu bytes", what, max);
+    return settings_blame(set, id, err);
+}
+
+/* Limits of the agent: number of CDI folders, length of its folder's and the socket's path. */
 static int check_lengths(const struct settings_set *set, struct err *err)
 {
-    const size_t most = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
+    const size_t socket_max = sizeof((struct sockaddr_un *)NULL)->sun_path - 1;
     struct text rest = text_of(text_at(set, AGENT_SETTING_cdi_dirs));
     struct text one;
     size_t folders = 0;
@@ -76,10 +88,9 @@ static int check_lengths(const struct settings_set *set, struct err *err)
         (void)err_set(err, ERR_INVALID, "more than %d folders", CDI_FOLDERS_MAX);
         return settings_blame(set, AGENT_SETTING_cdi_dirs, err);
     }
-    if (strlen(text_at(set, AGENT_SETTING_nri_socket)) <= most)
-        return 0;
-    (void)err_set(err, ERR_INVALID, "a socket's path has at most %zu bytes", most);
-    return settings_blame(set, AGENT_SETTING_nri_socket, err);
+    if (check_path(set, AGENT_SETTING_state_dir, "this folder's", STATE_DIR_BYTES_MAX, err) < 0)
+        return err_same(err);
+    return check_path(set, AGENT_SETTING_nri_socket, "a socket's", socket_max, err);
 }
 
 static int check(const struct settings_set *set, struct err *err)

@@ -224,6 +224,11 @@ TEST(settings__refuse_what_exceeds_a_limit)
     assert_int_equal(load(socket, ""), 0);
     socket[strlen(socket)] = 'x';
     refused(socket, "", "--nri-socket: a socket's path has at most 107 bytes");
+    char folder[sizeof "--node=n --state-dir=" + 401] = "--node=n --state-dir=";
+    memset(folder + strlen(folder), 'x', 400);
+    assert_int_equal(load(folder, ""), 0);
+    folder[strlen(folder)] = 'x';
+    refused(folder, "", "--state-dir: this folder's path has at most 400 bytes");
     assert_int_equal(load("--node=n --cdi-dirs=/a,/b,/c,/d", ""), 0);
     refused("--node=n --cdi-dirs=/a,/b,/c,/d,", "", "--cdi-dirs: more than 4 folders");
 }
