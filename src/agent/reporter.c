@@ -53,6 +53,7 @@ struct reporter {
     char upgrade[LABEL_BYTES_MAX];
 
     bool is_new_node; /* the last answer had another uid than the previous one */
+    bool is_copied;   /* the last answer had an annotation that was written to another Node */
     bool is_reported; /* as in struct reporter_node */
 };
 
@@ -277,6 +278,35 @@ static bool is_as_written(struct text written, struct text shown)
     return written.at == NULL || (shown.at != NULL && text_eq(written, shown));
 }
 
+/* Does the value of the annotation name another Node object than this one? */
+static bool is_of_other_node(const struct reporter *reporter, struct text agent,
+                             struct arena *arena)
+{
+    struct text uid = TEXT("");
+    struct json_reader in;
+    struct text member;
+    struct text key;
+    struct err err;
+
+    if (agent.at == NULL)
+        return false;
+    json_reader_init(&in, agent, "agent", arena, &err);
+    json_read_object(&in);
+    while (json_read_key(&in, &key)) {
+        if (!text_is(key, "pod")) {
+            (void)json_read_skip(&in);
+            continue;
+        }
+        json_read_object(&in);
+        while (json_read_key(&in, &member))
+            if (text_is(member, "node"))
+                (void)json_read_string(&in, &uid);
+            else
+                (void)json_read_skip(&in);
+    }
+    return json_reader_finish(&in) == 0 && uid.len > 0 && !text_is(uid, reporter->node_uid);
+}
+
 static void report_node(const struct reporter *reporter)
 {
     const struct reporter_node node = {.boot = reporter->node_boot,
@@ -322,6 +352,7 @@ static int patch_and_look(struct reporter *reporter, struct text body, struct te
     if (read_shown((struct text){answer.data, answer.len}, &arena, &shown, err) < 0)
         return err_wrap(err, "the answer to the patch");
     note_node(reporter, &shown);
+    reporter->is_copied = is_of_other_node(reporter, shown.agent, &arena);
     *out_shows = is_as_written(wanted.agent, shown.agent) && is_as_written(wanted.gpus, shown.gpus);
     return 0;
 }
@@ -379,8 +410,13 @@ static bool look_at_node(struct reporter *reporter)
     if (patch_and_look(reporter, TEXT("{}"), sent, &shows, &err) < 0)
         fails(reporter, err.text);
     else if (!shows && !needs_more(reporter))
-        log_plain(LOG_WARN, "the annotations that this agent wrote on its Node were removed or "
-                            "changed: they are written again");
+        log_plain(
+            LOG_WARN,
+            reporter->is_copied
+                ? "the annotations of another Node were copied onto that of this agent, which "
+                  "writes its own again: leave milligpu.io/... out of manifests of Nodes"
+                : "the annotations that this agent wrote on its Node were removed or "
+                  "changed: they are written again");
     return shows || needs_more(reporter);
 }
 

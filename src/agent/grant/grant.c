@@ -84,7 +84,8 @@ static bool grant_prove(const struct grant_rules *rules, const struct nri_pod *p
     if (!signature_is_good(text_of(key), signature, &facts)) {
         (void)err_set(&out->why, ERR_FORBIDDEN,
                       "its GPUs are not what milligpud signed for this pod on node %s: delete the "
-                      "pod, so that it is scheduled again",
+                      "pod, so that it is scheduled again, and leave annotations milligpu.io/... "
+                      "and spec.nodeName out of a manifest that was copied",
                       rules->node);
         return false;
     }

@@ -16,6 +16,8 @@
 #define AGENT_POD "-n milligpu-node POD" /* with_pod() replaces it by the pod */
 #define LOGS      "run kubectl logs " AGENT_POD
 
+static const char INVENTORY[] = "milligpu.io/gpus"; /* annotation of a Node */
+
 struct finding {
     const char *status; /* "ok", "warning", "failed" */
     const char *text;
@@ -45,7 +47,7 @@ static bool shows_some(const struct document *node, const char *resource)
 
 static bool has_gpus(const struct document *node)
 {
-    return annotation_of(node, "milligpu.io/gpus") != NULL ||
+    return annotation_of(node, INVENTORY) != NULL ||
            annotation_of(node, ANNOTATION_AGENT) != NULL ||
            member(node, "metadata.labels", "nvidia.com/gpu.count") != NULL ||
            member(node, "metadata.labels", "nvidia.com/gpu.present") != NULL ||
@@ -177,6 +179,7 @@ static const struct finding vouch_findings[VOUCHES] = {
                     ")"},
     [VOUCH_NOT_READY] = {"failed", "its agent is not Ready: the node takes no new shares",
                          LOGS ", which says what it lacks"},
+    /* explain_other_node() knows more */
     [VOUCH_OTHER_NODE] = {"failed", "its agent wrote to an earlier Node of this name",
                           "wait a minute, then run kubectl delete pod " AGENT_POD},
     [VOUCH_OTHER_BOOT] = {"failed", "its agent runs on another boot than kubelet",
@@ -188,10 +191,56 @@ static const struct finding vouch_findings[VOUCHES] = {
                        LOGS ": the agent names GPUs where it has the driver's library"},
 };
 
+/* All objects of the cluster that a node is compared with. */
+struct scene {
+    const struct document *nodes;
+    const struct document *pods;
+    struct agents *agents; /* has seen pods */
+    struct arena *arena;
+};
+
+/* The name of the Node with this uid; NULL if none. Linear, and asked for few nodes only. */
+static const char *name_of(const struct document *nodes, const char *uid)
+{
+    document_each (node, document_get(nodes, "items"))
+        if (strcmp(document_str(node, "metadata.uid"), uid) == 0)
+            return document_shown(node, "metadata.name");
+    return NULL;
+}
+
+/*
+ * The annotation of another Node: that of an earlier one of this name, or copied with a manifest.
+ * An agent that runs here replaces it within a minute; milligpud goes on waiting for one, also
+ * without the annotation, until it reads that the agent was uninstalled.
+ */
+static void explain_other_node(const struct scene *scene, const struct node_facts *facts,
+                               struct finding *out)
+{
+    const char *from = name_of(scene->nodes, facts->claim.node);
+
+    if (from != NULL)
+        out->text = arena_printf(scene->arena,
+                                 "milligpu.io/agent was copied here from Node %s, and says nothing "
+                                 "of this node: no new shares",
+                                 from);
+    if (agent_pod(scene->pods, facts->name) != NULL)
+        return;
+    if (from == NULL)
+        out->text = "milligpu.io/agent is that of another Node object, and no agent runs here: no "
+                    "new shares";
+    out->fix = arena_printf(scene->arena,
+                            "install the component node (" WHERE
+                            "), whose agent replaces the annotation; if the node "
+                            "is to have no agent, run kubectl annotate node %s --overwrite "
+                            "milligpu.io/agent='{\"leaving\":\"uninstalled\"}' %s-",
+                            facts->name, INVENTORY);
+}
+
 /* Judges the agent by milligpud's rules, as if every node needed one. */
 static bool check_agent(const struct document *node, const struct node_facts *facts,
-                        const struct document *pods, struct agents *agents, struct finding *out)
+                        const struct scene *scene, struct finding *out)
 {
+    struct agents *agents = scene->agents;
     enum vouch vouch = VOUCH_NONE;
 
     if (facts != NULL) {
@@ -202,10 +251,12 @@ static bool check_agent(const struct document *node, const struct node_facts *fa
     if (vouch == VOUCH_NO_GPUS)
         vouch = facts->claim.pod != NULL ? VOUCH_GOOD : VOUCH_NONE;
     *out = vouch_findings[vouch];
+    if (vouch == VOUCH_OTHER_NODE)
+        explain_other_node(scene, facts, out);
     if (vouch != VOUCH_NONE && vouch != VOUCH_NO_AGENT)
         return vouch == VOUCH_GOOD;
     /* The claim names no pod: the agent is an older version, or runs outside of pods. */
-    const struct document *pod = agent_pod(pods, document_str(node, "metadata.name"));
+    const struct document *pod = agent_pod(scene->pods, document_str(node, "metadata.name"));
     if (vouch == VOUCH_NONE && pod != NULL && !is_ready(pod))
         *out = vouch_findings[VOUCH_NOT_READY];
     else if (vouch == VOUCH_NONE && pod == NULL)
@@ -375,19 +426,20 @@ static const char *validator_words(const struct document *agent)
                : ", validator not known until a container is made";
 }
 
-static void judge_node(const struct document *node, const struct document *pods,
-                       struct agents *agents, struct arena *arena, struct document *checks)
+static void judge_node(const struct document *node, const struct scene *scene,
+                       struct document *checks)
 {
+    struct arena *arena = scene->arena;
     const struct document *agent = agent_words(node, arena);
     const struct node_facts *facts = facts_of(node, arena);
-    const struct document *pod = agent_pod(pods, document_str(node, "metadata.name"));
+    const struct document *pod = agent_pod(scene->pods, document_str(node, "metadata.name"));
     struct document *check = document_new(arena, DOCUMENT_OBJECT);
     struct finding runtime = {.status = "ok"};
     struct finding finding;
 
     const bool was_tried = check_runtime(node, arena, &runtime);
     const bool can = was_tried || strcmp(runtime.status, "failed") != 0;
-    const bool has_all = can && check_agent(node, facts, pods, agents, &finding) &&
+    const bool has_all = can && check_agent(node, facts, scene, &finding) &&
                          check_inventory(facts, &finding) && check_cdi(agent, arena, &finding) &&
                          check_mps(agent, arena, &finding);
     if (!can || (has_all && !was_tried))
@@ -412,12 +464,12 @@ struct document *doctor_nodes(const struct document *nodes, const struct documen
                               struct arena *arena)
 {
     struct document *checks = document_new(arena, DOCUMENT_ARRAY);
-    struct agents *agents = see_pods(pods);
+    const struct scene scene = {nodes, pods, see_pods(pods), arena};
 
     document_each (node, document_get(nodes, "items"))
         if (has_gpus(node))
-            judge_node(node, pods, agents, arena, checks);
-    agents_free(agents);
+            judge_node(node, &scene, checks);
+    agents_free(scene.agents);
     if (checks->count > 0)
         return checks;
     struct document *check = document_new(arena, DOCUMENT_OBJECT);

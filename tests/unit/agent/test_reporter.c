@@ -9,9 +9,11 @@
 #include "milligpu/run/metric.h"
 
 #include "agent/reporter.h"
+#include "support/logged.h"
 #include "support/patience.h"
 #include "support/scoped.h"
 #include "support/test.h"
+#include "unit/agent/support.h"
 
 #define NODE "/api/v1/nodes/n1"
 #define HAS  "\"milligpu.io/agent\":\"{\\\"v\\\":1,"
@@ -374,6 +376,42 @@ SITE_TEST(reporter__names_a_recreated_node_anew)
     await_count(site, &site->looks, count(site, &site->looks) + 2);
     assert_int_equal(count(site, &site->writes), 3);
     assert_true(was_reported(site));
+}
+
+static void annotates(struct site *site, const char *annotation)
+{
+    const uint32_t writes = count(site, &site->writes);
+    somebody_changes(site, annotation);
+    await_count(site, &site->writes, writes + 1);
+}
+
+static void copies(void *user)
+{
+    annotates(user, "\"milligpu.io/agent\":\"{\\\"v\\\":1,\\\"pod\\\":{\\\"uid\\\":\\\"p9\\\","
+                    "\\\"node\\\":\\\"node-9\\\",\\\"boot\\\":\\\"b\\\"}}\"");
+}
+
+static void copies_own(void *user)
+{
+    annotates(user, "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"node\\\":\\\"node-1\\\"}}\"");
+}
+
+static void breaks(void *user)
+{
+    annotates(user, "\"milligpu.io/agent\":\"{\\\"pod\\\":{\\\"node\\\":[]}}\"");
+}
+
+SITE_TEST(reporter__logs_that_annotations_were_copied)
+{
+    static const char COPIED[] = "the annotations of another Node were copied onto that of this "
+                                 "agent, which writes its own again: leave milligpu.io/... out of "
+                                 "manifests of Nodes";
+    static const char CHANGED[] = "were removed or changed: they are written again";
+    begins_in_pod(site, 10);
+    assert_says(logged(LOG_WARN, copies, site), COPIED);
+    has_pod(site, 2, "node-1");
+    assert_says(logged(LOG_WARN, copies_own, site), CHANGED);
+    assert_says(logged(LOG_WARN, breaks, site), CHANGED);
 }
 
 /* Neither a pod without a boot id, nor an agent outside of a pod says half of it. */

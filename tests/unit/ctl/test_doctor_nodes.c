@@ -38,15 +38,18 @@ static int tear_down(void **state __attribute__((unused)))
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
+/* With annotations, runtime and allocatable. */
+#define ONE_NODE                                                                                   \
+    "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u\",\"annotations\":{%s},"                           \
+    "\"labels\":{\"nvidia.com/gpu.present\":\"true\"}},\"status\":{\"nodeInfo\":{"                 \
+    "\"bootID\":\"b1\",\"containerRuntimeVersion\":\"%s\"},\"allocatable\":{%s}}}"
+
 static struct document *node(const char *runtime, const char *annotations, const char *allocatable)
 {
     char json[1024];
 
-    (void)snprintf(json, sizeof json,
-                   "{\"items\":[{\"metadata\":{\"name\":\"n1\",\"uid\":\"u\",\"annotations\":{%s},"
-                   "\"labels\":{\"nvidia.com/gpu.present\":\"true\"}},\"status\":{\"nodeInfo\":{"
-                   "\"bootID\":\"b1\",\"containerRuntimeVersion\":\"%s\"},\"allocatable\":{%s}}}]}",
-                   annotations, runtime, allocatable);
+    (void)snprintf(json, sizeof json, "{\"items\":[" ONE_NODE "]}", annotations, runtime,
+                   allocatable);
     return answer(&shown, json);
 }
 
@@ -194,6 +197,48 @@ FIXTURE_TEST(doctor__compares_an_agent_with_its_pod_and_node)
     finds_claim(CLAIMS_MORE("\\\"limits\\\":\\\"no_controller\\\""), POD("p1", "True"), "warning",
                 "no controller");
     finds_claim(SAYS("\\\"leaving\\\":\\\"uninstalled\\\""), "", "failed", "no agent");
+}
+
+#define OTHER_NODE(name, uid) ",{\"metadata\":{\"name\":\"" name "\",\"uid\":\"" uid "\"}}"
+
+/* The node n1 with the annotation of a Node "former", and this Node beside it. */
+static void finds_copied(const char *beside, const char *pods, const char *text, const char *fix)
+{
+    char annotations[512];
+    char items[1024];
+    char all[1536];
+
+    (void)snprintf(annotations, sizeof annotations, "%s,%s", CLAIMS("p1", "former", "b1"), GPUS);
+    (void)snprintf(items, sizeof items, "{\"items\":[%s]}", pods);
+    (void)snprintf(all, sizeof all, "{\"items\":[" ONE_NODE "%s]}", annotations,
+                   "containerd://2.3.7", "", beside);
+    const struct document *checks =
+        doctor_nodes(answer(&shown, all), answer(&shown, items), &shown.ctl.arena);
+    assert_int_equal(checks->count, 1);
+    assert_string_equal(document_str(checks->first, "status"), "failed");
+    assert_string_equal(document_str(checks->first, "text"), text);
+    assert_string_equal(document_str(checks->first, "fix"), fix);
+}
+
+#define NO_AGENT_FIX                                                                               \
+    "install the component node (docs/NODE.md), whose agent replaces the annotation; if the node " \
+    "is to have no agent, run kubectl annotate node n1 --overwrite "                               \
+    "milligpu.io/agent='{\"leaving\":\"uninstalled\"}' milligpu.io/gpus-"
+#define COPIED                                                                                     \
+    "milligpu.io/agent was copied here from Node a, and says nothing of this node: no new shares"
+
+FIXTURE_TEST(doctor__names_the_node_from_which_annotations_were_copied)
+{
+    finds_copied(OTHER_NODE("a", "former"), "", COPIED, NO_AGENT_FIX);
+    finds_copied(OTHER_NODE("a", "former"), POD("p7", "True"), COPIED,
+                 "wait a minute, then run kubectl delete pod -n milligpu-node POD");
+    finds_copied(OTHER_NODE("a", "another"), "",
+                 "milligpu.io/agent is that of another Node object, and no agent runs here: no new "
+                 "shares",
+                 NO_AGENT_FIX);
+    finds_copied(OTHER_NODE("a", "another"), POD("p7", "True"),
+                 "its agent wrote to an earlier Node of this name",
+                 "wait a minute, then run kubectl delete pod -n milligpu-node POD");
 }
 
 #define NAMED(uid, condition)                                                                      \

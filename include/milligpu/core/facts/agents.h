@@ -35,7 +35,9 @@
     X(VOUCH_UNNAMED, "unnamed", "its agent does not say which pod it is")                          \
     X(VOUCH_GONE, "gone", "the pod of its agent is gone")                                          \
     X(VOUCH_NOT_READY, "not_ready", "the pod of its agent is not Ready")                           \
-    X(VOUCH_OTHER_NODE, "other_node", "its agent wrote to an earlier Node of this name")           \
+    X(VOUCH_OTHER_NODE, "other_node",                                                              \
+      "milligpu.io/agent was written to another Node: an earlier one of this name, or one that "   \
+      "was copied")                                                                                \
     X(VOUCH_OTHER_BOOT, "other_boot",                                                              \
       "its agent runs on another boot than kubelet: the machine "                                  \
       "has just booted, or two machines have one name")                                            \

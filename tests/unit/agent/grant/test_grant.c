@@ -255,6 +255,8 @@ FIXTURE_TEST(grant__refuses_the_signature_of_other_facts)
         carries(world, ANNOTATION_ALLOCATION, TWO);
         signs(world, other[i].uid, other[i].node, other[i].annotation);
         refused(world, "main", "not what milligpud signed");
+        refused(world, "main",
+                "leave annotations milligpu.io/... and spec.nodeName out of a manifest");
     }
 }
 
