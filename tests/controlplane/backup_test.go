@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"milligpu.io/tests/controlplane/harness"
 )
@@ -115,7 +114,7 @@ func TestBackupsOfTheStatefulSetEachNight(t *testing.T) {
 	/* without milligpud the Job fails, and the backup stays */
 	s.scale(0)
 	s.kubectl("", "-n", harness.Namespace, "create", "job", "--from=cronjob/milligpu-backup", "alone")
-	s.until(45*time.Second, func() (bool, string) {
+	s.until(soon, func() (bool, string) {
 		for _, pod := range harness.Items(s.must(s.api.Get(harness.PodPath(harness.Namespace, ""))), "items") {
 			_, reason, message := harness.Condition(pod)
 			if reason == "Unschedulable" && strings.Contains(message, "affinity") {

@@ -36,7 +36,7 @@ func (s *stranger) endsAtOnce(name string, milli int) {
 	pod := s.simple(name, milli)
 	pod["spec"].(object)["terminationGracePeriodSeconds"] = 1
 	s.must(s.api.Create(harness.PodPath("default", ""), pod))
-	s.kubectl("", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+	s.kubectl("", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=120s")
 }
 
 // TestTheCommandsOfThePagesOnAnInstalledCluster runs what the pages for users and operators have for a cluster, after the

@@ -24,7 +24,7 @@ func (f *fixture) countBound() int {
 
 func (f *fixture) untilBound(n int) {
 	f.Helper()
-	f.until(90*time.Second, func() (bool, string) {
+	f.until(soon, func() (bool, string) {
 		have := f.countBound()
 		return have >= n, fmt.Sprintf("%d of %d pods are bound", have, n)
 	})
@@ -146,7 +146,7 @@ func TestABindingThatNeverArrivedGoesToTheSameGPUAfterKillNine(t *testing.T) {
 	})
 	f.create(harness.Simple("late", 600))
 	f.until(soon, func() (bool, string) { return sent.Load() > 0, "no Binding was sent" })
-	reserved := f.must(f.d.Get("/api/v1/pods/" + f.space + "/late"))
+	reserved := f.restPod("late")
 	node := harness.Text(reserved, "allocation", "node")
 	f.w.front.Lead("")
 	f.d.Proc.Kill()

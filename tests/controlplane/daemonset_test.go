@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"milligpu.io/tests/controlplane/harness"
 )
@@ -133,7 +132,7 @@ func (d asDaemonSet) look() string {
 // rolledOut waits until the DaemonSet's pod on the node is the new one, and is ready.
 func (d asDaemonSet) rolledOut() {
 	d.Helper()
-	d.kubectl("", "-n", agents, "rollout", "status", "daemonset/milligpu-node", "--timeout=60s")
+	d.kubectl("", "-n", agents, "rollout", "status", "daemonset/milligpu-node", "--timeout=120s")
 }
 
 func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
@@ -157,7 +156,7 @@ func TestTheAgentRunsFromItsImageAndItsDaemonSet(t *testing.T) {
 
 	/* a key that the agent learns of only by its mount */
 	d.ctl("replace-key")
-	d.until(90*time.Second, func() (bool, string) {
+	d.until(soon, func() (bool, string) {
 		said := d.ctl("keys")
 		return strings.Count(said, "signing") == 1 && strings.Contains(said, "retiring"), said
 	})

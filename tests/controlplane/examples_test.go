@@ -22,7 +22,7 @@ func (f *fixture) withCRDs() {
 		f.check(err)
 	})
 	f.check(err)
-	_, err = f.w.Kubectl("", "wait", "--for=condition=Established", "--timeout=60s", "-f", folder)
+	_, err = f.w.Kubectl("", "wait", "--for=condition=Established", "--timeout=120s", "-f", folder)
 	f.check(err)
 }
 

@@ -376,6 +376,6 @@ func TestOnARealGPUClientsOfMPSHaveTheirPartOfTheProcessorsAndOfTheMemory(t *tes
 	for _, pod := range []string{"also", "after", "greedy"} {
 		g.delete(pod, 1)
 	}
-	g.until(30*time.Second, func() (bool, string) { return len(m.daemons()) == 0, "a daemon runs without clients" })
+	g.until(soon, func() (bool, string) { return len(m.daemons()) == 0, "a daemon runs without clients" })
 	g.phase("before", "Running")
 }

@@ -90,7 +90,7 @@ func realPod(name string, scripts map[harness.Ask]string) object {
 
 func (f *fixture) phase(name, phase string) {
 	f.Helper()
-	f.until(45*time.Second, func() (bool, string) {
+	f.until(soon, func() (bool, string) {
 		pod := f.pod(name)
 		return harness.Text(pod, "status", "phase") == phase, fmt.Sprintf(
 			"pod %s is %s instead of %s: %v", name, harness.Text(pod, "status", "phase"), phase,

@@ -158,7 +158,7 @@ func (f *fixture) withOperatorKinds() {
 	f.Helper()
 	_, err := f.w.Kubectl(operatorKinds, "apply", "-f", "-")
 	f.check(err)
-	_, err = f.w.Kubectl(operatorKinds, "wait", "--for=condition=Established", "--timeout=20s",
+	_, err = f.w.Kubectl(operatorKinds, "wait", "--for=condition=Established", "--timeout=120s",
 		"-f", "-")
 	f.check(err)
 	f.Cleanup(func() {

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"milligpu.io/tests/controlplane/harness"
 )
@@ -117,7 +116,7 @@ func TestWithTheLabelASharesContainerIsAClientOfMPS(t *testing.T) {
 	m.until(soon, func() (bool, string) { return len(m.daemons()) == 1, "not one daemon runs" })
 	m.startedOnce("client", uid)
 	m.delete("client", 1)
-	m.until(30*time.Second, func() (bool, string) { return len(m.daemons()) == 0, "a daemon runs without clients" })
+	m.until(soon, func() (bool, string) { return len(m.daemons()) == 0, "a daemon runs without clients" })
 	m.startedOnce("before", before)
 	m.consistent()
 }

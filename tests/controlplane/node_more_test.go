@@ -175,7 +175,7 @@ func TestABurstOf100PodsGetsItsGPUsWhileEverythingIsKilled(t *testing.T) {
 	}
 	left, _ := g.unfinished(all)
 	t.Logf("%d pods left after the last kill, %s", left, time.Since(begun))
-	g.until(90*time.Second, func() (bool, string) {
+	g.until(3*soon, func() (bool, string) {
 		left, some := g.unfinished(all)
 		if left > 0 {
 			time.Sleep(500 * time.Millisecond)
@@ -208,7 +208,7 @@ func (g *gpuNode) endBurst() {
 	for _, pod := range g.pods() {
 		g.delete(harness.Text(pod, "metadata", "name"), 1)
 	}
-	g.until(60*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		left := len(g.pods())
 		return left == 0, fmt.Sprint(left, " pods are left")
 	})

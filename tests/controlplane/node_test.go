@@ -199,7 +199,7 @@ func (g *gpuNode) starts(uid, container string) int {
 // ran waits until a container has started this often.
 func (g *gpuNode) ran(uid, container string, times int) {
 	g.Helper()
-	g.until(45*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		count := g.starts(uid, container)
 		return count >= times, fmt.Sprintf("container %s of pod %s has started %d times; its node has\n%s",
 			container, uid, count, g.waiting())
@@ -225,7 +225,7 @@ func (g *gpuNode) waiting() string {
 // notCreated waits until a pod's container is refused with one of these texts.
 func (g *gpuNode) notCreated(name string, texts ...string) {
 	g.Helper()
-	g.until(30*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		for _, line := range strings.Split(g.waiting(), "\n") {
 			if !strings.HasPrefix(line, name+"/") || !strings.Contains(line, ": CreateContainerError: ") {
 				continue
@@ -345,7 +345,7 @@ func (g *gpuNode) replaceKey(old string) {
 	g.T.Helper()
 	g.must(g.api.Merge("/api/v1/namespaces/"+g.n.KeysNamespace+"/configmaps/milligpu-keys",
 		object{"metadata": object{"annotations": object{"milligpu.io/replace-key": old}}}))
-	g.until(30*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		g.check(g.n.TakeKeys())
 		keys := g.must(g.d.Get("/api/v1/keys"))
 		first := keys["items"].([]any)[0].(object)
@@ -400,7 +400,8 @@ func TestAPodIsNotCreatedWithoutItsGPUWhenTheAgentDiesDuringTheQuestion(t *testi
 		g.until(soon, func() (bool, string) {
 			return strings.Contains(says(), "CreateContainer within sandbox"), "no container is made"
 		})
-		time.Sleep(500 * time.Millisecond) /* it asks a moment later, and waits 2 s for the answer */
+		/* it asks a moment later, on a busy machine more than that, and waits 2 s for the answer */
+		time.Sleep(time.Duration(300+200*try) * time.Millisecond)
 		g.n.Agent().Kill()
 		g.notCreated(name, notValidated, noPlugin)
 		if g.starts(uid, "main") > 0 {
@@ -415,7 +416,7 @@ func TestAPodIsNotCreatedWithoutItsGPUWhenTheAgentDiesDuringTheQuestion(t *testi
 			}
 			return
 		}
-		if try == 5 {
+		if try == 8 {
 			t.Fatal("the agent has never died during a question")
 		}
 	}
@@ -428,7 +429,7 @@ func (g *gpuNode) withoutValidator() {
 	before, err := g.n.AgentMetric("milligpu_node_connections_total")
 	g.check(err)
 	g.check(g.n.Validate(false))
-	g.until(20*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		connections, _ := g.n.AgentMetric("milligpu_node_connections_total")
 		connected, err := g.n.AgentMetric("milligpu_node_connected")
 		return connections > before && connected == 1, fmt.Sprint("the agent is not connected again: ", err)
@@ -533,7 +534,7 @@ func TestAForgedAnnotationGivesNoOtherGPUWhenTheSandboxIsMadeAgain(t *testing.T)
 	times := 1
 	for refused := false; !refused && times <= 5; {
 		g.check(g.n.KillSandbox(uid))
-		g.until(30*time.Second, func() (bool, string) {
+		g.until(soon, func() (bool, string) {
 			refused = strings.Contains(g.waiting(), "milligpu.io/allocation")
 			return refused || g.starts(uid, "main") > times, "the pod is neither refused nor made again"
 		})
@@ -630,7 +631,7 @@ func TestWithoutTheValidatorAContainerHasNoGPURatherThanAll(t *testing.T) {
 // validatorIs waits until the agent says on its Node what a container has shown of containerd's validator.
 func (g *gpuNode) validatorIs(on string) {
 	g.T.Helper()
-	g.until(20*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		said := harness.Text(g.must(g.api.Get("/api/v1/nodes/gpu-real")), "metadata", "annotations", "milligpu.io/agent")
 		return strings.Contains(said, `"validator":`+on), said
 	})

@@ -102,9 +102,10 @@ func TestANodeOfTheSameNameIsEmptyWhenItsPodsAreGone(t *testing.T) {
 	f.addNode(oneNode(1))
 	f.place(harness.Simple("new", 900))
 	f.consistent()
-	if second := harness.Text(f.restNode("node-a"), "uid"); second == first || second == "" {
-		t.Errorf("the uid of the node was %q and is %q", first, second)
-	}
+	f.until(soon, func() (bool, string) {
+		second := harness.Text(f.restNode("node-a"), "uid")
+		return second != first && second != "", fmt.Sprintf("the uid of the node was %q and is %q", first, second)
+	})
 	history, err := f.d.List("/api/v1/history?gpu=node-a/gpu-0")
 	f.check(err)
 	if len(history) != 2 || harness.Text(history[0], "name") != "new" ||

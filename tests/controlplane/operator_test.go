@@ -41,6 +41,8 @@ func TestAnOperatorSeesWhoHoldsWhatAndWhyAPodWaits(t *testing.T) {
 	f.place(harness.Simple("second", 700))
 	f.create(harness.Simple("waits", 500))
 	f.refused("waits")
+	f.untilNothingIsOpen()
+	f.restPod("waits")
 	f.says(f.ctl("top"), "node-a", "Tesla-T4", "700", "1 pod waits")
 	f.says(f.ctl("allocations", "-A"), "first", "second", "bound")
 	f.says(f.ctl("pod", f.space+"/first"), "bound", "node-a/gpu-0")

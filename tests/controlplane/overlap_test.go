@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"milligpu.io/tests/controlplane/harness"
 )
@@ -56,7 +55,7 @@ func TestThePodAfterOneThatWasDeletedByForceStartsWhenThatHasEnded(t *testing.T)
 		t.Error("the new pod has started beside the old one")
 	}
 	wake()
-	g.until(90*time.Second, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		return g.starts(uid, "main") > 0, "the new pod does not start: " + g.waiting()
 	})
 	if !ends(pid) {

@@ -152,7 +152,7 @@ func (s *stranger) end() {
 	}
 	for _, space := range []string{harness.Namespace, agents, "default"} {
 		_, _ = s.w.Kubectl("", "-n", space, "delete", "statefulsets,daemonsets,jobs", "--all", "--cascade=foreground",
-			"--timeout=20s")
+			"--timeout=120s")
 		_, _ = s.w.Kubectl("", "-n", space, "delete", "pods", "--all", "--force", "--grace-period=0")
 	}
 }
@@ -324,7 +324,7 @@ func (s *stranger) simple(name string, milli int) object {
 func (s *stranger) makes(name string, milli int) {
 	s.Helper()
 	s.must(s.api.Create(harness.PodPath("default", ""), s.simple(name, milli)))
-	s.kubectl("", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=60s")
+	s.kubectl("", "wait", "--for=condition=Ready", "pod/"+name, "--timeout=120s")
 	s.hasItsShare(name, milli)
 }
 
@@ -405,7 +405,7 @@ func (s *stranger) killed() {
 	pid, err := s.n.Process(harness.Text(pod, "metadata", "uid"), "milligpud")
 	s.check(err)
 	s.check(syscall.Kill(pid, syscall.SIGKILL))
-	s.until(60*time.Second, func() (bool, string) {
+	s.until(soon, func() (bool, string) {
 		times, ready := s.restarts()
 		return times > before && ready, fmt.Sprintf("milligpud was started %d times more, ready: %v", times-before, ready)
 	})
@@ -546,7 +546,7 @@ func TestTheChartsStatefulSetByItsPage(t *testing.T) {
 	s.nothingDenied("system:serviceaccount:" + harness.Namespace + ":milligpu")
 	s.follows(page, "Uninstall")
 	const ledger = "persistentvolumeclaims " + harness.Namespace + "/ledger-milligpu-0" /* as the page says */
-	s.until(60*time.Second, func() (bool, string) {
+	s.until(soon, func() (bool, string) {
 		left := strings.Join(release{s.fixture}.left(), ", ")
 		return left == ledger, "after it is uninstalled: " + left
 	})

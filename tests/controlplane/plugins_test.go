@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 /* how containerd says that a plugin is gone which it has asked about a container, and that one could not validate it */
@@ -88,7 +87,7 @@ func (g *gpuNode) answers(a answer) {
 	uid := g.place(annotate(annotate(g.simple(name, 20), "milligpu.io/gpu-count", "2"),
 		"milligpu.milligpu.test/cdi", "nvidia.com/gpu=all"))
 	if a.refusal != "" {
-		g.until(30*time.Second, func() (bool, string) { return strings.Contains(says(), a.refusal), says() })
+		g.until(soon, func() (bool, string) { return strings.Contains(says(), a.refusal), says() })
 		if g.starts(uid, "main") > 0 {
 			g.Error("the container has started")
 		}

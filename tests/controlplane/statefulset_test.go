@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"milligpu.io/tests/controlplane/harness"
 )
@@ -114,7 +113,7 @@ func (s installed) runs(name string, milli int) {
 	spec["schedulerName"], spec["automountServiceAccountToken"] = "milligpu", false
 	harness.Items(pod, "spec", "containers")[0]["image"] = harness.Image
 	s.must(s.api.Create(harness.PodPath(s.space, ""), pod))
-	s.until(45*time.Second, func() (bool, string) {
+	s.until(soon, func() (bool, string) {
 		pod := s.pod(name)
 		_, reason, message := harness.Condition(pod)
 		return harness.Text(pod, "status", "phase") == "Running", fmt.Sprint(name, " does not run: ", reason, " ", message)
@@ -130,7 +129,7 @@ func (s installed) restore(manifests string) string {
 	s.scale(0)
 	job := filepath.Join(harness.Root(), "manifests", manifests)
 	s.kubectl("", "apply", "-k", job)
-	s.kubectl("", "-n", harness.Namespace, "wait", "--for=condition=Complete", "job/milligpu-restore", "--timeout=60s")
+	s.kubectl("", "-n", harness.Namespace, "wait", "--for=condition=Complete", "job/milligpu-restore", "--timeout=120s")
 	pods := harness.Items(s.must(s.api.Get(harness.PodPath(harness.Namespace, ""))), "items")
 	if len(pods) != 1 {
 		s.Fatalf("%d pods are in %s, not the Job's one", len(pods), harness.Namespace)
@@ -148,7 +147,7 @@ func (s installed) restore(manifests string) string {
 func (s installed) scale(pods int) {
 	s.Helper()
 	s.kubectl("", "-n", harness.Namespace, "scale", "statefulset/milligpu", fmt.Sprint("--replicas=", pods))
-	s.until(60*time.Second, func() (bool, string) {
+	s.until(soon, func() (bool, string) {
 		list := harness.Items(s.must(s.api.Get(harness.PodPath(harness.Namespace, ""))), "items")
 		return len(list) == pods, fmt.Sprint(len(list), " pods are in ", harness.Namespace)
 	})

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"milligpu.io/tests/controlplane/harness"
 )
@@ -16,7 +15,7 @@ import (
 // vouch waits until milligpud says this of the node (docs/NODE.md, "A node counts while its agent vouches for it").
 func (g *gpuNode) vouch(word string) {
 	g.Helper()
-	g.until(time.Minute, func() (bool, string) {
+	g.until(soon, func() (bool, string) {
 		node := g.restNode("gpu-real")
 		return harness.Text(node, "vouch") == word, fmt.Sprintf("gpu-real is %s, not %s; agent: %s",
 			harness.Text(node, "vouch"), word, g.reported())

@@ -59,10 +59,11 @@ func TestADeletionTimestampAloneFreesNothing(t *testing.T) {
 		t.Fatal("the pod has no deletion timestamp")
 	}
 	f.stays("waits", 3*time.Second)
-	allocation := f.allocations()[harness.Text(f.pod("first"), "metadata", "uid")]
-	if harness.Text(allocation, "terminatingSince") == "" {
-		t.Errorf("the ledger does not know that it is ending: %v", allocation)
-	}
+	f.until(soon, func() (bool, string) {
+		allocation := f.allocations()[harness.Text(f.pod("first"), "metadata", "uid")]
+		return harness.Text(allocation, "terminatingSince") != "",
+			fmt.Sprint("the ledger does not know that it is ending: ", allocation)
+	})
 	f.delete("first", 0)
 	f.bound("waits")
 	f.consistent()

@@ -1,7 +1,8 @@
 """Nodes count while their agents vouch for them: milligpud against an API server, whose agents this file plays."""
 
+import contextlib
 import json
-import time
+import sqlite3
 
 import harness
 from gfd_labels import gfd_labels
@@ -149,11 +150,16 @@ class Agents(harness.Case):
         self.api.gone("milligpu-node-n1", NAMESPACE)
         self.becomes("n1", "gone")
 
+    def remembers(self, daemon):
+        """Has the ledger stored that the agent of a node vouched?"""
+        with contextlib.closing(sqlite3.connect(f"file:{daemon.home}/ledger.db?mode=ro", uri=True)) as db:
+            return db.execute("SELECT count(*) FROM agent WHERE vouched").fetchone()[0] > 0
+
     def test_required_agents__outlive_a_restart_without_agents(self):
         daemon = self.start(gpu_node("n1", vouching("n1")), pods=[agent_pod("n1")])
         self.assertEqual(self.vouch("n1"), "vouched")
         daemon.wait(lambda: "agents" in json.dumps(daemon.get("/api/v1/doctor")), "the check")
-        time.sleep(0.5)  # what is remembered is stored between two batches
+        daemon.wait(lambda: self.remembers(daemon), "it to be stored, which is done between two batches")
         daemon.kill()
         self.api.request("DELETE", "/api/v1/nodes/n1")
         self.api.gone("milligpu-node-n1", NAMESPACE)

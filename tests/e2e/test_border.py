@@ -18,11 +18,10 @@ PEERS = 100
 BODY = 1024 * 1024
 
 
-def ask(port, raw, patience=10):
+def ask(port, raw):
     """Send raw; returns everything received until the daemon closes the connection."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), patience) as peer:
-        peer.settimeout(patience)
+    with socket.create_connection(("127.0.0.1", port), harness.PATIENCE) as peer:
         peer.sendall(raw)
         try:
             while piece := peer.recv(65536):
@@ -52,7 +51,7 @@ class Browsers(harness.Story):
                            "Node": "a100-0"}).encode()
 
     def state(self, name):
-        return (self.daemon.get("/api/v1/pods/default/" + name).get("allocation") or {}).get("state")
+        return (self.daemon.view(name).get("allocation") or {}).get("state")
 
     def test_browser_page__cannot_bind_pods(self):
         body = self.bind("page")

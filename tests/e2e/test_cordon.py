@@ -193,7 +193,7 @@ class Cordon(harness.Story):
     def test_history__takes_the_current_index_of_a_gpu(self):
         made = self.daemon.create(harness.pod("held", 1000))
         self.assertEqual(self.daemon.bind(made, NODE), "")
-        gpu = self.daemon.get("/api/v1/pods/default/held")["allocation"]["charges"][0]["gpu"]
+        gpu = self.daemon.view("held")["allocation"]["charges"][0]["gpu"]
         index = self.gpus().index(gpu)
         done = self.ctl("history", f"{NODE}/{index}")
         self.assertIn("held", done.stdout)

@@ -155,7 +155,7 @@ class Ctl(harness.Story):
             self.lines_until(process, "13 GPUs: ")
             self.lines_until(process, "13 GPUs: ")  # the stream has begun
             daemon.wait(lambda: "\nmilligpu_streams 1\n" in daemon.metrics(), "its stream")
-            for number in range(5):  # a busy machine may miss it now and then
+            for number in range(20):  # a busy machine may miss it now and then
                 self.lines_until(process, "13 GPUs: ")
                 drawn = time.monotonic()
                 used = daemon.get("/api/v1/summary")["usedMilli"] + 300

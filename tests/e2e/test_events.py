@@ -183,7 +183,7 @@ class FullListener(harness.Case):
             self.assertEqual(stream.status, 200)
         daemon.wait(lambda: daemon.admin("GET", "/api/v1/summary")[0] == 200, "an answer")
         daemon.wait(lambda: 'milligpu_streams_ended_total{cause="gone"} ' in daemon.metrics(), "it")
-        self.assertIn('milligpu_http_dropped_total{port="admin",cause="gave_way"} ', daemon.metrics())
+        daemon.wait(lambda: daemon.metric('milligpu_http_dropped_total{port="admin",cause="gave_way"} '), "what gave way")
 
 
 class Retention(harness.Case):

@@ -15,7 +15,7 @@ WATCH = "GET /api/v1/pods?watch"
 WATCH_NODES = "GET /api/v1/nodes?watch"
 BINDING = "/binding"
 LOOK = "GET /api/v1/namespaces/default/pods/pod"
-PATIENT = ("--http-timeout-ms", "4000")  # time for a second try on a busy machine
+PATIENT = ("--http-timeout-ms", "6000")  # time for a second try on a busy machine
 QUICK = ("--http-timeout-ms", "2000")  # a bind gives up after 1.6 s
 
 KINDS = {}  # kinds of misbehaviour, and the tests of each: --list prints them
@@ -91,7 +91,7 @@ class Lists(Faulty):
     def starts(self, *faults, cluster=harness.DEMO, says=""):
         api = self.serve(*faults, cluster=cluster)
         daemon = self.open(api)
-        self.assertIn(says, daemon.logged())
+        daemon.logs(says)
         self.works(daemon)
         return api, daemon
 
@@ -218,7 +218,7 @@ class Lists(Faulty):
         bad = {"metadata": {"name": "bad", "namespace": "default", "uid": "uid-bad"}, "spec": 17}
         api.fault(PODS, "status", number=200, text=self.page(api, harness.running("good", 100, "t4-0", uid="uid-good"), bad))
         daemon = self.open(api)
-        self.assertIn("listing again", daemon.logged())
+        daemon.logs("listing again")
         self.assertEqual({item["name"] for item in daemon.all("/api/v1/allocations")}, {"there"})
         self.list_again(api, daemon)
 
@@ -248,7 +248,7 @@ class Lists(Faulty):
                       ("status", {"number": 200, "text": "nonsense"}), ("truncate", {"number": 9})):
             with self.subTest(fault):
                 _, daemon = self.starts(("namespaces/kube-system", *fault))
-                self.assertIn("cannot be identified yet", daemon.logged())
+                daemon.logs("cannot be identified yet")
 
 
 class Watches(Faulty):
@@ -692,13 +692,13 @@ class Server(Faulty):
     def test_wake_object__is_created_later_after_an_error(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 500, "times": 2}))
         daemon = self.open(api)
-        self.assertIn("the wake-up object cannot be created yet", daemon.logged())
+        daemon.logs("the wake-up object cannot be created yet")
         self.works(daemon)
 
     def test_wake_object__forbidden_makes_a_new_ledger_wait(self):
         api = self.serve(("csistoragecapacities", "status", {"number": 403, "times": 1}))
         daemon = self.open(api, "--grace-period-s", "2")
-        self.assertIn("the ledger is new, and a milligpud granted here before", daemon.logged())
+        daemon.logs("the ledger is new, and a milligpud granted here before")
         self.works(daemon)
 
     def test_events__that_cannot_be_written_do_no_harm(self):

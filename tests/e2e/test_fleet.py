@@ -207,7 +207,7 @@ class Fleet(harness.Story):
     def pictures(self, *words, **size):
         """The first whole picture of --watch."""
         terminal = Terminal("top", "--watch", *words, *self.server, **size)
-        until = time.monotonic() + 30
+        until = time.monotonic() + harness.PATIENCE
         while terminal.bytes.count(b"\x1b[2J") < 2 and time.monotonic() < until:
             terminal.more()
         terminal.process.send_signal(signal.SIGINT)

@@ -944,8 +944,8 @@ class Agent(harness.Case):
             self.assertEqual(process.wait(harness.PATIENCE), -signal.SIGKILL)
             self.assertIsNone(bystander.poll())
             node.wait(lambda: self.samples(node)['milligpu_node_over_memory_total{outcome="killed"}'] == 1, "the count")
-            self.assertRegex(node.logged(), "killed: a container used more.*pod=web container=main gpu=GPU-a "
-                                            "used_mib=4916 granted_mib=4915")
+            said = "killed: a container used more.*pod=web container=main gpu=GPU-a used_mib=4916 granted_mib=4915"
+            node.wait(lambda: re.search(said, node.logged()), said)  # logged after it was counted
 
     def test_memory_limit__is_set_before_the_container_starts(self):
         node, runtime = self.metered("", "--memory-limit", "require", "--cgroup-dir", "/sys/fs/cgroup")

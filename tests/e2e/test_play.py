@@ -178,7 +178,7 @@ class Filters(Play):
             done = self.play({**pod(name), "spec": {"containers": [{"name": "c", "image": "i", "resources": {
                 "limits": limits, "requests": limits}}], **on("a100")}})
             self.assertEqual(done[0]["outcome"], "placed", done)
-            charges = self.daemon.get(f"/api/v1/pods/default/{name}")["allocation"]["charges"]
+            charges = self.daemon.view(name)["allocation"]["charges"]
             self.assertEqual([charge["milli"] for charge in charges], [milli])
         # Two words for one amount are equal.
         self.assertEqual(self.daemon.admin("POST", "/api/v1/standalone/pods", {**pod("equal"), "spec": {"containers": [

@@ -121,7 +121,7 @@ class Documents(harness.Case):
         self.reload()
         self.daemon.wait(lambda: "failed" in self.policy(), "the failure")
         self.assertRegex(self.policy()["failed"]["text"], re.escape(str(self.file)) + r":6:\d+: rules\[0\].min: 0 is below")
-        self.assertIn("the old one stays in force", self.daemon.logged())
+        self.daemon.wait(lambda: "the old one stays in force" in self.daemon.logged(), "a line of the log")
         self.assertEqual(self.daemon.doctor("policy")["status"], "failed")
         self.assertEqual(self.daemon.metric("milligpu_policy_reload_failed"), ["milligpu_policy_reload_failed 1"])
         self.refused(part)

@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import pathlib
+import re
 import sqlite3
 import ssl
 import subprocess
@@ -166,8 +167,8 @@ class Taking(Base):
         for over in ("seen", "seen", None, "seen", "killed"):
             self.taken(used(made, gpu, over=over))
         for text in ("container c holds more memory of GPU", "container c was ended because it held more memory"):
-            self.assertIn(text, self.daemon.logged())
-        self.assertIn('milligpu_events_total{outcome="ok"}', "\n".join(self.daemon.metric("milligpu_events_total")))
+            self.daemon.wait(lambda text=text: text in self.daemon.logged(), text)
+        self.daemon.wait(lambda: self.daemon.metric('milligpu_events_total{outcome="ok"}'), "the Event")
 
     def test_memory_overuse__is_journaled_once_each_time(self):
         ledger = self.with_a_ledger()
@@ -234,7 +235,7 @@ class Taking(Base):
         for more in (0, 40, 90):
             report(liar, a, "seen")
             report(liar, a, None)
-            self.assertIn(f"{dropped} {more}", self.daemon.metric(dropped))
+            self.daemon.wait(lambda more=more: f"{dropped} {more}" in self.daemon.metric(dropped), f"{more} to be dropped")
         report(honest, b, "seen")
         self.assertIn(f"{dropped} 90", self.daemon.metric(dropped))
 
@@ -265,7 +266,7 @@ class Showing(Base):
         share = self.allocation("b")["shares"][0]
         self.assertNotIn("measuredMilli", share)
         self.assertEqual((share["measuredMib"], share["over"]), (77, "seen"))
-        pod = self.daemon.get("/api/v1/pods/default/a")["allocation"]["shares"][0]
+        pod = self.daemon.view("a")["allocation"]["shares"][0]
         self.assertEqual(pod["measuredMilli"], 120)
         # of its GPU no time is known then: the driver counts that of b for somebody else, or not at all
         self.gpus_show(gpu, None, 4077)
@@ -451,8 +452,8 @@ class Journey(harness.Case):
         self.assertNotIn("scaled", share())
         node.driver("process GPU-a 700 5000 sm=0\n")  # 4915 MiB were granted
         daemon.wait(lambda: share().get("over") == "seen", "that it is over its memory")
-        self.assertRegex(daemon.logged(), "more.*memory.*share.*web|web.*more.*memory")
-        self.assertIn("usage reported", node.logged())
+        daemon.wait(lambda: re.search("more.*memory.*share.*web|web.*more.*memory", daemon.logged()), "a line of the log")
+        node.wait(lambda: "usage reported" in node.logged(), "a line of the agent's log")
 
     def measured(self):
         """Of the two containers, and whether it is marked as scaled."""

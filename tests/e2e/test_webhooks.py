@@ -92,7 +92,7 @@ class Orders(harness.Case):
         used = []
         for number in range(4):
             self.assertEqual(daemon.schedule(harness.pod("web-%d" % number, 300))[1], "")
-            pod = daemon.get("/api/v1/pods/default/web-%d" % number)
+            pod = daemon.view("web-%d" % number)
             used.append(pod["allocation"]["charges"][0]["gpu"])
         return used
 

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 )
 
 /* what kubelet does not write at its registration: the API server does, for each Node anew */
@@ -80,7 +79,7 @@ func (n *RealNode) Clean() error {
 		}
 	}
 	/* the API server forgets a pod that is deleted without grace before kubelet has ended it */
-	err := Until(20*time.Second, func() (bool, string) {
+	err := Until(Patience, func() (bool, string) {
 		list, err := n.ctr("tasks", "ls", "-q")
 		return err == nil && strings.TrimSpace(list) == "", fmt.Sprint("containers are left: ", list, err)
 	})

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 const cgroupMount = "/sys/fs/cgroup"
@@ -72,7 +71,7 @@ func makeCgroup(name string) error {
 
 // removeCgroup kills the processes that are left in a cgroup and removes its folders, deepest first.
 func removeCgroup(name string) error {
-	return Until(10*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		left := ""
 		for _, top := range cgroupDirs(name) {
 			var dirs []string

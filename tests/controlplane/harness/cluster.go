@@ -157,7 +157,7 @@ func (c *Cluster) StartAPIServer() (err error) {
 	if err != nil {
 		return err
 	}
-	err = Until(60*time.Second, func() (bool, string) {
+	err = Until(Patience, func() (bool, string) {
 		if !c.api.Running() {
 			return true, ""
 		}

@@ -59,7 +59,7 @@ func (d *Daemon) Spawn() error {
 	if err != nil {
 		return err
 	}
-	return Until(20*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		if !d.Proc.Running() {
 			return true, ""
 		}
@@ -73,7 +73,7 @@ func (d *Daemon) Start() error {
 	if err := d.Spawn(); err != nil {
 		return err
 	}
-	err := Until(30*time.Second, func() (bool, string) {
+	err := Until(Patience, func() (bool, string) {
 		if !d.Proc.Running() {
 			return true, ""
 		}
@@ -116,7 +116,7 @@ func (d *Daemon) Fetch(path string) (int, string, error) {
 	return fetch("http://" + d.Address("admin") + path)
 }
 
-var plain = &http.Client{Timeout: 10 * time.Second}
+var plain = &http.Client{Timeout: 30 * time.Second}
 
 func fetch(url string) (int, string, error) {
 	response, err := plain.Get(url)
@@ -254,7 +254,7 @@ func (d *Daemon) RemoveLedger() error {
 
 // Webhook posts a body to a webhook as kube-scheduler would.
 func (d *Daemon) Webhook(scheme, verb, body string, config *tls.Config) (int, string, error) {
-	client := &http.Client{Timeout: 10 * time.Second,
+	client := &http.Client{Timeout: 30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
 	response, err := client.Post(scheme+"://"+d.Address("webhook")+"/scheduler/"+verb,
 		"application/json", strings.NewReader(body))

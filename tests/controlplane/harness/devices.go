@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 /* kubelet's folder of device plugins, which no flag changes, and what kubelet leaves there */
@@ -40,7 +39,7 @@ func (n *RealNode) StartDevicePlugin(gpus []string, args ...string) (err error) 
 	if err != nil {
 		return err
 	}
-	return Until(20*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		node, err := n.cluster.Admin.Get(NodePath(n.Name))
 		if err != nil || !n.devices.Running() {
 			return false, fmt.Sprint("the device plugin has ended: ", err, n.devices.Tail(5))

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 )
 
 /* minor numbers of harmless devices (null, zero, full, random, urandom), which stand for GPUs */
@@ -149,7 +148,7 @@ func (n *RealNode) startAgent(name string, args ...string) (*Proc, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = Until(20*time.Second, func() (bool, string) {
+	err = Until(Patience, func() (bool, string) {
 		if !agent.Running() {
 			return true, ""
 		}
@@ -220,7 +219,7 @@ func (n *RealNode) StartPlugin(name string, args ...string) error {
 		return err
 	}
 	n.plugins[name] = plugin
-	return Until(10*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		text, err := os.ReadFile(plugin.Log)
 		said := string(text[min(len(log), len(text)):])
 		return strings.Contains(said, "connected"), fmt.Sprint("another NRI plugin is not connected: ", said, err)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // RealNode is a kubelet with a containerd of its own, both in the cluster's folder; gpunode.go has its GPUs.
@@ -305,7 +304,7 @@ func (n *RealNode) startContainerd() (err error) {
 	if err != nil {
 		return err
 	}
-	return Until(30*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		_, err := n.ctr("version")
 		return err == nil, fmt.Sprint("containerd does not answer: ", err)
 	})
@@ -357,7 +356,7 @@ func (n *RealNode) StartKubelet() error {
 	if err := n.runKubelet(); err != nil {
 		return err
 	}
-	return Until(60*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		if !n.kubelet.Running() {
 			/* containerd answers before its CRI plugin does; kubelet ends then, and a service manager starts it again */
 			if strings.Contains(n.kubelet.Tail(1), "server is not initialized") {
@@ -388,7 +387,7 @@ func (n *RealNode) Advertise(milli int) error {
 	if err != nil {
 		return err
 	}
-	return Until(20*time.Second, func() (bool, string) {
+	return Until(Patience, func() (bool, string) {
 		node, err := n.cluster.Admin.Get(NodePath(n.Name))
 		if err != nil {
 			return false, err.Error()
@@ -474,7 +473,7 @@ func (n *RealNode) endTasks() {
 	if n.containerd == nil || !n.containerd.Running() {
 		return
 	}
-	_ = Until(20*time.Second, func() (bool, string) {
+	_ = Until(Patience, func() (bool, string) {
 		list, err := n.ctr("tasks", "ls", "-q")
 		for _, task := range strings.Fields(list) {
 			_, _ = n.ctr("tasks", "rm", "-f", task)

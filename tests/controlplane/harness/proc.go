@@ -139,13 +139,13 @@ func (p *Proc) Kill() {
 // Stop sends SIGTERM, and SIGKILL after ten seconds.
 func (p *Proc) Stop() { p.stopWithin(10 * time.Second) }
 
-// End is Stop, and tells when the process did not end well then: a sanitizer reports leaks at the end. One that has
+// End sends SIGTERM, SIGKILL only to what hangs, and tells when the process did not end well then: a sanitizer reports leaks at the end. One that has
 // ended before is no error.
 func (p *Proc) End() error {
 	if p == nil || !p.Running() {
 		return nil
 	}
-	p.Stop()
+	p.stopWithin(Patience)
 	if p.err != nil {
 		return fmt.Errorf("%s: %w\n%s", p.Name, p.err, p.Tail(40))
 	}
@@ -215,6 +215,10 @@ func FreePorts(n int) ([]int, error) {
 	}
 	return ports, nil
 }
+
+// Patience is a limit that only a failing test reaches, on a machine with many other things to do, too. It is less than
+// the five minutes after which kube-scheduler tries refused pods by itself, so that a wake-up that is missing is noticed.
+const Patience = 90 * time.Second
 
 // Until polls until the condition holds; the condition's text says what is still missing. What holds soon is seen soon.
 func Until(limit time.Duration, condition func() (bool, string)) error {

@@ -59,9 +59,9 @@ func (c *Cluster) StartSchedulerWith(name, text string) (*Proc, error) {
 	}
 	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", ports[0])
 	/* the certificate is self-signed; a question about readiness need not verify it */
-	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
-	err = Until(40*time.Second, func() (bool, string) {
+	err = Until(Patience, func() (bool, string) {
 		if !p.Running() {
 			return false, p.Name + " ended"
 		}
