@@ -105,9 +105,12 @@ step_release() {
     # The size of the agent can only be looked at in a build without sanitizers.
     MILLIGPU_BIN_DIR=$PWD/build/release/bin MILLIGPU_BUILD_DIR=$PWD/build/release \
         python3 -B tests/e2e/test_node.py Agent.test_agent__is_small
-    # The figures are not used; this only proves that the benchmarks still run.
-    bench/run --quick filter worst bind memory verify waiting crowd events agent >build/bench.txt ||
+    # The figures are not used; this only proves that the benchmarks still run. In the build of the long tests, since LTO
+    # takes half a minute of the processor for each of them.
+    build fast benches milligpud milligpu-node milligpuctl
+    BUILD=build/fast bench/run --built --quick filter worst bind memory verify waiting crowd events agent >build/bench.txt ||
         { tail build/bench.txt; return 1; }
+    build release bench.instructions
     bench/instructions
 }
 
@@ -174,7 +177,8 @@ demo_stays() {
     return 1
 }
 
-control_plane() { # [go test argument...]: builds it if it is not there yet
+# What tests of the control plane need; the components are built if they are not there yet.
+have_control_plane() {
     if [ "${MILLIGPU_E2E:-1}" = 0 ]; then
         skip "MILLIGPU_E2E=0"
     fi
@@ -183,13 +187,18 @@ control_plane() { # [go test argument...]: builds it if it is not there yet
         skip "no Go here, and the real control plane is built from Go modules"
     scripts/install-deps.sh --controlplane
     [ -x build/release/bin/milligpud ] && [ -x build/release/bin/milligpu-node ] || build release
+}
+
+control_plane() { # [go test argument...]
+    have_control_plane
     tests/controlplane/run "$@"
 }
 
 # The components as they are shipped are left to the story images.
 step_controlplane() {
     [ -e /dev/nvidiactl ] || echo "skipped: the tests of a real GPU, since this machine has none"
-    control_plane -skip 'DaemonSet|StatefulSet'
+    have_control_plane
+    tests/controlplane/halves --skip 'DaemonSet|StatefulSet'
     tests/manifests/check.sh # with Helm, which the step manifests may have had to do without
     [ "$(id -u)" = 0 ] || return 0 # containers need root
     up_and_down
@@ -219,7 +228,8 @@ story_control_plane() { # whole|part VERSION
     if [ "$1" = part ]; then
         MILLIGPU_TEST_TIMEOUT=10m control_plane -run "$OTHER_VERSION"
     else
-        control_plane
+        have_control_plane
+        tests/controlplane/halves
     fi
 }
 

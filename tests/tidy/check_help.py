@@ -16,7 +16,7 @@ from tidy import Files, Finding, ROOT, run, tree
 
 PATIENCE_S = 120  # on a busy machine
 SILENT = {".ci/run"}  # for machines; takes no arguments
-PASSES_ON = {"tests/controlplane/run"}  # options with one dash are passed on to go test
+PASSES_ON = {"tests/controlplane/run", "tests/controlplane/halves"}  # options with one dash are passed on to go test
 
 
 def scripts() -> Files:
