@@ -55,6 +55,8 @@ func (s installed) addBackup() string {
 	s.kubectl(documents, "apply", "-l", "app.kubernetes.io/component=backup", "-f", "-")
 	s.kubectl("", "-n", harness.Namespace, "patch", "statefulset", "milligpu",
 		"--patch-file", filepath.Join(component, "statefulset-patch.yaml"))
+	/* statefulset_test.go waits for the period that is shipped, 90 s */
+	s.kubectl("", "-n", harness.Namespace, "set", "env", "statefulset/milligpu", "-c", "milligpud", "MILLIGPU_GRACE_PERIOD_S=3")
 	s.Cleanup(func() { s.kubectl("", "delete", "persistentvolume", "backups", "--wait=false") })
 	s.ready()
 	return volume
