@@ -207,11 +207,13 @@ void mps_leave(struct mps *mps, bool leaves)
 
 /* --- one daemon --- */
 
+/* why: NULL keeps the reason of the former state. */
 static void become(struct mps *mps, struct mps_slot *slot, enum state state, const char *why)
 {
     mutex_lock(&mps->lock);
     slot->state = state;
-    (void)snprintf(slot->why, sizeof slot->why, "%s", why);
+    if (why != NULL)
+        (void)snprintf(slot->why, sizeof slot->why, "%s", why);
     mutex_unlock(&mps->lock);
     slot->since_ms = clock_ms();
 }
@@ -248,7 +250,7 @@ static void begin(struct mps *mps, struct mps_slot *slot)
     metric_add(COUNT_MPS_STARTS, NULL, 1);
     slot->is_found = false;
     slot->unanswered = 0;
-    become(mps, slot, STATE_STARTING, slot->why);
+    become(mps, slot, STATE_STARTING, NULL);
     slot->next_ms = clock_ms();
 }
 
