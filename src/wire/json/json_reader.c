@@ -610,10 +610,20 @@ static bool skip_step(struct json_reader *in)
                                       : skip_deep(in);
 }
 
-/* A loop, not recursion: the sender controls the depth, and must not control the stack. */
+/*
+ * A loop, not recursion: the sender controls the depth, and must not control the stack. Nearly all
+ * values are passed by scan_value(), which knows no paths; what it does not accept is gone through
+ * again, for the error.
+ */
 bool json_read_skip(struct json_reader *in)
 {
     const uint32_t base = in->depth;
+    const char *behind = in->failed ? NULL : scan_value(in->at, in->end);
+
+    if (behind != NULL) {
+        in->at = behind;
+        return true;
+    }
     while (skip_step(in)) {
         /* Up and on to the next value. */
         for (;;) {

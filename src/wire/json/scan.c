@@ -1,8 +1,8 @@
 /*
- * Scans JSON tokens as RFC 8259 defines them: strings first, then numbers. Called by json_reader.c,
- * which turns a fault into an error with a path. Reads no byte beyond the end of its input and
- * allocates nothing. scan_string() and scan_shape() check; scan_unescape() and scan_i64() convert
- * checked input only. Each is linear in its input.
+ * Scans JSON tokens as RFC 8259 defines them: strings first, then numbers, then whole values.
+ * Called by json_reader.c, which turns a fault into an error with a path. Reads no byte beyond the
+ * end of its input and allocates nothing. scan_string(), scan_shape() and scan_value() check;
+ * scan_unescape() and scan_i64() convert checked input only. Each is linear in its input.
  */
 #include "scan.h"
 
@@ -217,6 +217,11 @@ struct scan_string scan_shape(const char *at, const char *end)
 
     for (;;) {
         at = scan_plain(at, end);
+        /* Fast path: JSON in annotations has a \" around each word. */
+        if (end - at >= 2 && at[0] == '\\' && at[1] == '"') {
+            at += 2;
+            continue;
+        }
         if (at == end)
             return scan_broken("a string that does not end", at);
         if (*at == '"')
@@ -287,6 +292,118 @@ const char *scan_number(const char *at, const char *end)
         if (at == exponent)
             return NULL;
     }
+    return at;
+}
+
+static inline const char *scan_space(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t'))
+        at++;
+    return at;
+}
+
+/* Most strings are plain, so their end is found here. NULL if invalid. */
+static inline const char *behind_string(const char *at, const char *end)
+{
+    must(*at == '"');
+
+    const char *close = scan_plain(at + 1, end);
+    if (close == end || *close != '"')
+        close = scan_shape(close, end).close;
+    return close != NULL ? close + 1 : NULL;
+}
+
+/* Returns the byte behind a key and its colon, NULL if there is none. */
+static inline const char *behind_key(const char *at, const char *end)
+{
+    at = scan_space(at, end);
+    if (at == end || *at != '"')
+        return NULL;
+    at = behind_string(at, end);
+    if (at == NULL)
+        return NULL;
+    at = scan_space(at, end);
+    return at < end && *at == ':' ? at + 1 : NULL;
+}
+
+/* Returns the byte behind a string, number, bool or null; NULL if there is none. */
+static inline const char *behind_scalar(const char *at, const char *end)
+{
+    static const struct {
+        char first;
+        char word[6];
+    } literal[] = {{'t', "true"}, {'f', "false"}, {'n', "null"}};
+
+    if (*at == '"')
+        return behind_string(at, end);
+    for (size_t i = 0; i < sizeof literal / sizeof literal[0]; i++) {
+        const size_t len = strlen(literal[i].word);
+        if (*at == literal[i].first)
+            return (size_t)(end - at) >= len && memcmp(at, literal[i].word, len) == 0 ? at + len
+                                                                                      : NULL;
+    }
+    return scan_number(at, end);
+}
+
+/* The open levels of a value: one bit each. */
+struct scan_levels {
+    uint32_t depth;
+    uint64_t arrays; /* the innermost in the lowest bit */
+};
+
+/*
+ * After a value, closes levels and returns the begin of the next value; with depth 0 the end. NULL
+ * if there is none.
+ */
+static inline const char *next_value(const char *at, const char *end, struct scan_levels *levels)
+{
+    while (levels->depth > 0) {
+        const bool array = (levels->arrays & 1) != 0;
+        at = scan_space(at, end);
+        if (at == end)
+            return NULL;
+        if (*at == ',')
+            return array ? at + 1 : behind_key(at + 1, end);
+        if (*at != (array ? ']' : '}'))
+            return NULL;
+        at++;
+        levels->depth--;
+        levels->arrays >>= 1;
+    }
+    return at;
+}
+
+/* Enters an object or array, and returns the begin of its first value, or what follows it. */
+static inline const char *first_value(const char *at, const char *end, struct scan_levels *levels)
+{
+    const bool array = *at == '[';
+
+    if (levels->depth == SCAN_DEPTH_MAX)
+        return NULL;
+    at = scan_space(at + 1, end);
+    if (at < end && *at == (array ? ']' : '}'))
+        return next_value(at + 1, end, levels);
+    levels->depth++;
+    levels->arrays = levels->arrays << 1 | array;
+    return array ? at : behind_key(at, end);
+}
+
+const char *scan_value(const char *at, const char *end)
+{
+    struct scan_levels levels = {0};
+
+    must(at <= end);
+    do {
+        at = scan_space(at, end);
+        if (at == end)
+            return NULL;
+        if (*at == '{' || *at == '[') {
+            at = first_value(at, end, &levels);
+        } else {
+            at = behind_scalar(at, end);
+            at = at != NULL ? next_value(at, end, &levels) : NULL;
+        }
+    } while (at != NULL && levels.depth > 0);
     return at;
 }
 

@@ -64,6 +64,13 @@ struct scan_string scan_string(const char *at, const char *end);
  */
 struct scan_string scan_shape(const char *at, const char *end);
 
+/*
+ * Returns the end of the value that begins here, NULL if there is none or its nesting is deeper
+ * than SCAN_DEPTH_MAX. Spaces may precede it; strings are checked by their shape only.
+ */
+enum { SCAN_DEPTH_MAX = 64 };
+const char *scan_value(const char *at, const char *end);
+
 /* Decodes a checked string; out has room for raw.len bytes. Returns the length. */
 size_t scan_unescape(struct text raw, char *out);
 

@@ -223,28 +223,24 @@ static bool read_watch_type(struct json_reader *in, enum watch_type *out)
 }
 
 /*
- * Reads the object again, up to its metadata; it has been checked already. The first pass cannot
+ * Reads the object again, up to its version; it has been checked already. The first pass cannot
  * read it, because "type" may come after "object", and an ERROR has no such metadata.
  */
 static const char *list_version_of(struct text object, struct arena *arena, struct json_reader *in)
 {
-    must(object.len > 0);
-
-    struct json_read_fields fields = JSON_FIELDS(object_keys);
-    struct meta_reading meta = {.user = NULL};
+    static const char *const object_key[] = {"metadata"};
+    static const char *const meta_key[] = {"resourceVersion"};
+    struct json_read_fields members = JSON_FIELDS(object_key);
+    struct json_read_fields fields = JSON_FIELDS(meta_key);
+    const char *version = "";
     int key;
-    meta_clear(&meta.meta);
+
+    must(object.len > 0);
     json_reader_init(in, object, "event.object", arena, in->err);
-    if (!json_read_object(in))
-        return "";
-    while (json_read_field(in, &fields, &key)) {
-        if (key == 1) {
-            read_meta(in, &meta);
-            break;
-        }
-        (void)json_read_skip(in); /* the error sticks */
-    }
-    return meta.meta.resource_version;
+    if (json_read_object(in) && json_read_field(in, &members, &key) && json_read_object(in) &&
+        json_read_field(in, &fields, &key))
+        (void)read_string(in, UID_BYTES_MAX, &version); /* the error sticks */
+    return version;
 }
 
 static const char *const watch_keys[] = {"type", "object"};

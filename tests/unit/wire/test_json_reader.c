@@ -1,4 +1,5 @@
 #include "support.h"
+#include "wire/json/scan.h"
 
 static void start(struct fixture *fixture, struct json_reader *in, struct text bytes)
 {
@@ -36,6 +37,78 @@ WIRE_TEST(skip__takes_each_kind_of_value_with_any_space)
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
         if (skip_all(fixture, text_of(good[i])) != 0)
             fail_msg("%s: %s", good[i], fixture->err.text);
+}
+
+/* Reads a value token by token, as a decoder does. */
+static void walk(struct json_reader *in)
+{
+    struct text text;
+    bool flag;
+
+    switch (json_read_peek(in)) {
+    case JSON_TYPE_OBJECT:
+        (void)json_read_object(in);
+        while (json_read_key(in, &text))
+            walk(in);
+        break;
+    case JSON_TYPE_ARRAY:
+        (void)json_read_array(in);
+        while (json_read_element(in))
+            walk(in);
+        break;
+    case JSON_TYPE_STRING:
+        (void)json_read_string(in, &text);
+        break;
+    case JSON_TYPE_TRUE:
+    case JSON_TYPE_FALSE:
+        (void)json_read_bool(in, &flag);
+        break;
+    default:
+        (void)json_read_skip(in);
+    }
+}
+
+/* Each byte of a document, replaced by others, and each of its beginnings. */
+WIRE_TEST(skip__accepts_what_the_reader_accepts)
+{
+    static const char document[] = " {\"a\" : [1, -2.5e3,true ,{}, [ ],[[\"x\\\"y\\\\\"]]],"
+                                   "\"longer than eight\":{\"b\":null,\"c\":[{\"d\":false}]}}\n";
+    static const char others[] = "{}[]\",:\\ 0-.etn\t\x01";
+    char changed[sizeof document];
+    struct json_reader in;
+    size_t accepted = 0;
+
+    for (size_t at = 0; at + 1 < sizeof document; at++)
+        for (size_t i = 0; i < sizeof others; i++) {
+            const bool cut = others[i] == '\0';
+            memcpy(changed, document, sizeof document);
+            changed[at] = others[i];
+            const struct text text = {changed, cut ? at : sizeof document - 1};
+            start(fixture, &in, text);
+            walk(&in);
+            const bool good = json_reader_finish(&in) == 0;
+            accepted += good;
+            if ((skip_all(fixture, text) == 0) != good)
+                fail_msg("%.*s", (int)text.len, text.at);
+        }
+    assert_true(accepted > sizeof document);
+}
+
+/* Deeper than scan_value() goes, and deeper than levels have paths. */
+WIRE_TEST(skip__goes_as_deep_as_the_limit)
+{
+    static const uint32_t depth[] = {SCAN_DEPTH_MAX - 1, SCAN_DEPTH_MAX, SCAN_DEPTH_MAX + 1,
+                                     JSON_DEPTH_MAX, JSON_DEPTH_MAX + 1};
+
+    for (size_t i = 0; i < ARRAY_LEN(depth); i++) {
+        char nested[2 * (JSON_DEPTH_MAX + 1)];
+        memset(nested, '[', depth[i]);
+        memset(nested + depth[i], ']', depth[i]);
+        assert_int_equal(skip_all(fixture, (struct text){nested, 2 * depth[i]}), 0);
+        assert_true(skip_all(fixture, (struct text){nested, 2 * depth[i] - 1}) < 0);
+        nested[2 * depth[i] - 1] = '}';
+        assert_true(skip_all(fixture, (struct text){nested, 2 * depth[i]}) < 0);
+    }
 }
 
 WIRE_TEST(skip__refuses_malformed_json_and_names_the_place)
