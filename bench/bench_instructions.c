@@ -14,6 +14,7 @@
 #include "milligpu/document/policy/zone_file.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/store/store.h"
+#include "milligpu/sync/informer.h"
 #include "milligpu/writer/writer.h"
 
 #include "cluster.h"
@@ -30,6 +31,8 @@ enum { NODES = 1000, TIMES = 32, FEW_NAMES = 16, SETTLING = 4, LEARNED = 140 };
 
 struct counting {
     struct webhook_fixture fixture;
+    struct kube_ops watch;
+    uint64_t request; /* the last that the informer began */
     struct strbuf body[TIMES];
     struct message *message[TIMES];
 };
@@ -131,6 +134,25 @@ COUNTED counted_decode_node(struct counting *counting)
         arena_reset(&arena);
     }
     arena_done(&arena);
+}
+
+static void answer(struct counting *counting, enum kube_piece piece, struct text data)
+{
+    informer_answer(counting->fixture.parts.informer, standstill_ms,
+                    &(struct kube_answer){
+                        .id = counting->request, .piece = piece, .status = 200, .data = data});
+}
+
+static void show_nodes(struct counting *counting)
+{
+    for (uint32_t i = 0; i < TIMES; i++)
+        answer(counting, KUBE_DATA, (struct text){counting->body[i].data, counting->body[i].len});
+}
+
+/* From the bytes of the watch on. */
+COUNTED counted_node_heartbeat(struct counting *counting)
+{
+    show_nodes(counting);
 }
 
 /* --- what is counted --- */
@@ -235,6 +257,88 @@ static void count_nodes(struct counting *counting)
     counted_node_changed(counting);
 }
 
+/* As kubelet writes it. */
+static void add_managed_fields(struct strbuf *out, uint32_t round)
+{
+    strbuf_printf(out,
+                  "\"managedFields\":[{\"manager\":\"kubelet\",\"operation\":\"Update\","
+                  "\"apiVersion\":\"v1\",\"time\":\"2026-11-21T01:5%u:00Z\",\"fieldsType\":"
+                  "\"FieldsV1\",\"fieldsV1\":{\"f:status\":{\"f:conditions\":{",
+                  round);
+    for (unsigned i = 0; i < 4; i++)
+        strbuf_printf(out,
+                      "%s\"k:{\\\"type\\\":\\\"%u\\\"}\":{\".\":{},\"f:lastHeartbeatTime\":{},"
+                      "\"f:lastTransitionTime\":{},\"f:message\":{},\"f:reason\":{}}",
+                      i > 0 ? "," : "", i);
+    strbuf_str(out, "}}},\"subresource\":\"status\"}],");
+}
+
+/* The watch events of all nodes: in each round another version and another time of heartbeats. */
+static void heartbeats(struct counting *counting, uint32_t round)
+{
+    static const char begin[] = "\"metadata\":{";
+    static const char beat[] = "\"lastHeartbeatTime\":\"2026-11-21T01:5";
+    struct strbuf node;
+
+    for (uint32_t i = 0; i < TIMES; i++) {
+        struct strbuf *out = &counting->body[i];
+        strbuf_init(&node);
+        cluster_node_json(&node, i);
+        for (char *at = node.data; (at = strstr(at, beat)) != NULL; at += sizeof beat)
+            at[sizeof beat - 1] = (char)('0' + round);
+        const char *rest = strstr(node.data, begin) + sizeof begin - 1;
+        strbuf_reset(out);
+        strbuf_str(out, "{\"type\":\"MODIFIED\",\"object\":");
+        strbuf_text(out, (struct text){node.data, (size_t)(rest - node.data)});
+        strbuf_printf(out, "\"resourceVersion\":\"%u\",", 1000 + round * TIMES + i);
+        add_managed_fields(out, round);
+        strbuf_str(out, rest);
+        strbuf_str(out, "}\n");
+        strbuf_done(&node);
+    }
+}
+
+static size_t taken(struct counting *counting)
+{
+    size_t sum = 0;
+    size_t count;
+
+    while ((count = writer_step(counting->fixture.parts.writer, 0)) > 0)
+        sum += count;
+    return sum;
+}
+
+/* The first events of the nodes change them, the second ones are handled, too. */
+static void count_heartbeats(struct counting *counting)
+{
+    (void)informer_step(counting->fixture.parts.informer, standstill_ms);
+    answer(counting, KUBE_HEAD, TEXT(""));
+    answer(counting, KUBE_DATA, TEXT("{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[]}"));
+    answer(counting, KUBE_DONE, TEXT(""));
+    (void)informer_step(counting->fixture.parts.informer, standstill_ms);
+    answer(counting, KUBE_HEAD, TEXT(""));
+    (void)taken(counting);
+    for (uint32_t round = 0; round < 2; round++) {
+        heartbeats(counting, round);
+        show_nodes(counting);
+        must(taken(counting) == TIMES);
+    }
+    heartbeats(counting, 2);
+    counted_node_heartbeat(counting);
+    must(taken(counting) == 0);
+}
+
+/* Notes the request that the informer waits for: the nodes' is its first. */
+static int note_request(void *ctx, const struct kube_request *request, struct err *err)
+{
+    struct counting *counting = ctx;
+
+    (void)err;
+    if (strncmp(request->path, "/api/v1/nodes", 13) == 0)
+        counting->request = request->id;
+    return 0;
+}
+
 /* The policy that is shipped. */
 static struct rulebook *shipped(void)
 {
@@ -264,11 +368,14 @@ int main(int argc, char **argv)
     must((size_t)snprintf(path, sizeof path, "%s/instructions.db", options.folder) < sizeof path);
     struct store *store = cluster_store(path);
     struct kube_ops nowhere = standstill_server();
+    counting.watch = nowhere;
+    counting.watch.ctx = &counting;
+    counting.watch.start = note_request;
     struct rulebook *mixed = shipped();
     const struct app_edges edges = {.clock = standstill_clock(),
                                     .store = store,
                                     .rulebook = mixed,
-                                    .watch = &nowhere,
+                                    .watch = &counting.watch,
                                     .calls = &nowhere};
     webhook_fixture_init(&counting.fixture, &edges);
     counting.fixture.settings.events = false;
@@ -285,6 +392,7 @@ int main(int argc, char **argv)
     warm_up(&counting, pods);
     count_pods(&counting, pods + LEARNED);
     count_nodes(&counting);
+    count_heartbeats(&counting);
 
     for (uint32_t i = 0; i < TIMES; i++)
         strbuf_done(&counting.body[i]);

@@ -17,6 +17,7 @@
 #include "milligpu/sync/cluster_identity.h"
 #include "milligpu/sync/informer.h"
 #include "milligpu/sync/key_publisher.h"
+#include "milligpu/sync/node_digests.h"
 #include "milligpu/sync/outbox.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/usage/usage_table.h"
@@ -118,6 +119,15 @@ static void fill_edges(struct app *app, const struct app_edges *edges)
     app->keyring = edges->keyring;
 }
 
+/* Kubelets write Nodes, so none must know a collision. */
+static struct node_digests *secret_digests(void)
+{
+    struct siphash_key key;
+
+    must(getrandom(&key, sizeof key, 0) == sizeof key);
+    return node_digests_new(&key);
+}
+
 void app_open(struct app *app, const struct settings *settings, const struct app_edges *edges,
               struct app_parts *out)
 {
@@ -134,6 +144,7 @@ void app_open(struct app *app, const struct settings *settings, const struct app
     app->commits = commits_new();
     app->policy_reload = policy_reload_new();
     app->pod_cache = pod_cache_new();
+    app->node_digests = secret_digests();
     app->waiting_pods = waiting_pods_new();
     app->score_caches = score_caches_new(SCORE_CACHES_MAX);
     app->usage_table = usage_table_new(&app->clock);
@@ -186,6 +197,7 @@ void app_close(struct app *app, struct app_parts *parts)
     usage_table_free(STEAL(app->usage_table));
     score_caches_free(STEAL(app->score_caches));
     waiting_pods_free(STEAL(app->waiting_pods));
+    node_digests_free(STEAL(app->node_digests));
     pod_cache_free(STEAL(app->pod_cache));
     policy_reload_free(STEAL(app->policy_reload));
     commits_free(STEAL(app->commits));

@@ -539,11 +539,13 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
 
     must(r->phase == PHASE_WATCH && r->in_flight);
     arena_reset(&r->arena);
-    if (watch_decode(line, &r->arena, &event, &err) < 0) {
+    const bool repeats = r->sink.repeats != NULL &&
+                         r->sink.repeats(r->sink.user, line, &r->arena, &event.resource_version);
+    if (!repeats && watch_decode(line, &r->arena, &event, &err) < 0) {
         watch_nonsense(r, &err, now_ms);
         return;
     }
-    if (event.type == WATCH_ERROR) {
+    if (!repeats && event.type == WATCH_ERROR) {
         watch_error(r, &event.status, now_ms);
         return;
     }
@@ -566,7 +568,7 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
     r->stats.events++;
     r->stats.last_seen_ms = now_ms;
     /* The event's object cannot be identified: only a list shows the current state. */
-    if (give_event(r, &event, &err) < 0)
+    if (!repeats && give_event(r, &event, &err) < 0)
         reflector_relist(r, now_ms, &err);
 }
 

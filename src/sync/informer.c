@@ -1,10 +1,10 @@
 /*
- * Turns the objects of two reflectors, nodes before pods, into messages to the writer. daemon.c
- * steps it on the informer thread and passes the answers of kube_ops; all of it belongs to that
- * thread. An object that can be read only in part is marked and never dropped: GPUs that are not
- * counted would be granted again (docs/why/011). If even its name cannot be read, the reflector
- * gets an error and lists again. In order: messages, the reflector's callbacks, opening, additional
- * lists, steps.
+ * Turns the objects of two reflectors, nodes before pods, into messages to the writer, except
+ * heartbeats of Nodes (node_digests.h). daemon.c steps it on the informer thread and passes the
+ * answers of kube_ops; all of it belongs to that thread. An object that can be read only in part is
+ * marked and never dropped: GPUs that are not counted would be granted again (docs/why/011). If
+ * even its name cannot be read, the reflector gets an error and lists again. In order: messages,
+ * the reflector's callbacks, opening, additional lists, steps.
  */
 #include "milligpu/sync/informer.h"
 
@@ -14,6 +14,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/sync/key_publisher.h"
+#include "milligpu/sync/node_digests.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/usage/usage_table.h"
 
@@ -51,6 +52,9 @@ struct stream {
     uint64_t watches;                /* number of watches already in the metric */
     uint32_t reported[REPORTED_MAX]; /* hashes of logged complaints, by hash; the latest stay */
     bool after_grace;                /* the list began after a new ledger's grace period */
+    /* of the last line of the watch, if it has one */
+    bool has_digest;
+    struct node_digest digest;
 };
 
 struct informer {
@@ -65,17 +69,20 @@ struct informer {
 
 /*
  * Blocks while the informer's share of the queue is full: the thread then stops reading from the
- * API server, and the rest of the queue stays free for binds.
+ * API server, and the rest of the queue stays free for binds. Returns false if the daemon is
+ * stopping, and the message was dropped.
  */
-static void informer_put(struct stream *stream, struct message *take_message)
+static bool informer_put(struct stream *stream, struct message *take_message)
 {
     must(take_message != NULL);
 
     const struct queue_share share = {QUEUE_SHARE, NEWS_BYTES_MAX};
     const size_t bytes = message_bytes(take_message);
 
-    if (!queue_put_below(stream->informer->app->queue, take_message, bytes, share))
-        message_free(take_message); /* the daemon is stopping */
+    if (queue_put_below(stream->informer->app->queue, take_message, bytes, share))
+        return true;
+    message_free(take_message);
+    return false;
 }
 
 /*
@@ -136,22 +143,34 @@ static int decode_node(struct stream *stream, struct message *message, struct te
     return rc;
 }
 
-/* The keys of agents bypass the ledger: no grant depends on them. */
-static void note_agent(const struct stream *stream, const struct message *message)
+/*
+ * The keys of agents bypass the ledger: no grant depends on them. A digest (NULL: none) is
+ * remembered before the message is put, so that what its handling changes is forgotten later; else
+ * that of an earlier event is forgotten. A Node that can be read only in part is not remembered:
+ * each of its events is counted.
+ */
+static void note_node(const struct stream *stream, const struct message *message,
+                      const struct node_digest *digest)
 {
-    struct usage_table *book = stream->informer->app->usage_table;
+    const struct app *app = stream->informer->app;
+    const struct node_facts *node = &message->node;
 
     if (message->kind == stream->deleted)
-        usage_table_node_gone(book, message->node.name);
+        usage_table_node_gone(app->usage_table, node->name);
     else
-        usage_table_node(book, message->node.name, message->node.agent_key);
+        usage_table_node(app->usage_table, node->name, node->agent_key);
+    if (digest != NULL && node->unreadable == NULL)
+        node_digests_remember(app->node_digests, digest);
+    else
+        node_digests_forget(app->node_digests, text_of(node->name));
 }
 
 /*
- * object is borrowed from the reflector for the call, so the message holds copies.
+ * object is borrowed from the reflector for the call, so the message holds copies. digest: of a
+ * Node, to be remembered; or NULL.
  */
 static int send_object(struct stream *stream, enum message_kind kind, struct text object,
-                       struct err *err)
+                       const struct node_digest *digest, struct err *err)
 {
     struct message *message = message_new(kind);
     must(object.len > 0);
@@ -162,8 +181,9 @@ static int send_object(struct stream *stream, enum message_kind kind, struct tex
         return rc;
     }
     if (stream == &stream->informer->nodes)
-        note_agent(stream, message);
-    informer_put(stream, message);
+        note_node(stream, message, digest);
+    if (!informer_put(stream, message))
+        node_digests_clear(stream->informer->app->node_digests);
     return rc;
 }
 
@@ -176,11 +196,13 @@ static void list_begin(void *user)
 
     must(stream->reflector != NULL);
     reflector_stats(stream->reflector, &stats);
-    if (stream->begin == MESSAGE_PODS_BEGIN)
+    if (stream->begin == MESSAGE_PODS_BEGIN) {
         message->asked_ms = stats.asked_ms;
-    else
+    } else {
         usage_table_list_begin(stream->informer->app->usage_table);
-    informer_put(stream, message);
+        node_digests_clear(stream->informer->app->node_digests);
+    }
+    (void)informer_put(stream, message);
 }
 
 static int informer_listed(void *user, struct text object, struct err *err)
@@ -188,7 +210,7 @@ static int informer_listed(void *user, struct text object, struct err *err)
     must(object.at != NULL);
 
     struct stream *stream = user;
-    return send_object(stream, stream->listed, object, err);
+    return send_object(stream, stream->listed, object, NULL, err);
 }
 
 /* Passes the version of the snapshot, by which the writer judges pods missing from the list. */
@@ -203,25 +225,53 @@ static void list_end(void *user, const char *resource_version)
             (struct pod_list_end){version_number(resource_version), stream->after_grace};
     else
         usage_table_list_end(stream->informer->app->usage_table);
-    informer_put(stream, message);
+    (void)informer_put(stream, message);
 }
 
 static void list_failed(void *user)
 {
     struct stream *stream = user;
-    informer_put(stream, message_new(stream->failed));
+    (void)informer_put(stream, message_new(stream->failed));
+}
+
+/*
+ * With advertised capacity (setting advertise) each event counts: a write that failed is retried,
+ * and a capacity that was raised for pods is lowered, by the next event of the Node.
+ */
+static bool may_repeat(const struct stream *stream)
+{
+    const struct informer *informer = stream->informer;
+
+    return stream == &informer->nodes && !informer->app->rules.inventory_rules.advertise;
+}
+
+/* Drops a heartbeat of a Node that changes nothing (node_digests.h) before it is decoded. */
+static bool informer_repeats(void *user, struct text line, struct arena *arena,
+                             const char **out_version)
+{
+    struct stream *stream = user;
+    struct node_digests *digests = stream->informer->app->node_digests;
+
+    stream->has_digest =
+        may_repeat(stream) && node_digest(line, node_digests_key(digests), arena, &stream->digest);
+    if (!stream->has_digest || !node_digests_has(digests, &stream->digest))
+        return false;
+    *out_version = stream->digest.version;
+    return true;
 }
 
 static int informer_changed(void *user, struct text object, struct err *err)
 {
     struct stream *stream = user;
-    return send_object(stream, stream->changed, object, err);
+    const struct node_digest *digest = stream->has_digest ? &stream->digest : NULL;
+
+    return send_object(stream, stream->changed, object, digest, err);
 }
 
 static int informer_deleted(void *user, struct text object, struct err *err)
 {
     struct stream *stream = user;
-    return send_object(stream, stream->deleted, object, err);
+    return send_object(stream, stream->deleted, object, NULL, err);
 }
 
 static void informer_trouble(void *user, const struct err *err)
@@ -263,6 +313,7 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
         .changed = informer_changed,
         .deleted = informer_deleted,
         .trouble = informer_trouble,
+        .repeats = informer_repeats,
     };
 
     stream->reflector = reflector_new(&rules, ops, &sink);

@@ -12,6 +12,7 @@
 #include "milligpu/run/metric.h"
 #include "milligpu/spine/command_trace.h"
 #include "milligpu/spine/commits.h"
+#include "milligpu/sync/node_digests.h"
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
 {
@@ -90,6 +91,15 @@ static void batch_keep(struct batch *batch, struct change *take_change)
     batch->change[batch->n_changes++] = take_change;
 }
 
+/* The next event of a Node whose node of the ledger has changed is handled (node_digests.h). */
+static void forget_digest(const struct batch *batch, const struct change *change)
+{
+    const struct node *node = change->node_after != NULL ? change->node_after : change->node_before;
+
+    if (node != NULL)
+        node_digests_forget(batch->app->node_digests, atom_text(node->name));
+}
+
 /* Writes the change, unless it has neither a row nor a journal entry. */
 static enum store_outcome write_decided(struct batch *batch, const struct command *command,
                                         const struct change *decided, struct err *err)
@@ -139,6 +149,7 @@ static enum batch_result batch_decide(struct batch *batch, const struct command 
     *change = decided;
     must(change->verdict == VERDICT_OK);
     ledger_apply(batch->ledger, change);
+    forget_digest(batch, change);
     batch_keep(batch, change);
     *out_change = change;
     return BATCH_DONE;

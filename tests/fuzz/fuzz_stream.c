@@ -12,6 +12,7 @@
 #include "milligpu/base/strbuf.h"
 #include "milligpu/kube/kube.h"
 #include "milligpu/kube/reflector.h"
+#include "milligpu/wire/kube/wire_kube.h"
 
 #include "support.h"
 
@@ -92,6 +93,20 @@ static void trouble(void *user, const struct err *err)
     strbuf_printf(&side->calls, "trouble %s\n", err->text);
 }
 
+/* Each event is passed on; its digest must be the same in whatever pieces it arrives. */
+static bool repeats(void *user, struct text line, struct arena *arena, const char **out_version)
+{
+    static const struct siphash_key key = {{7, 11}};
+    struct side *side = user;
+    struct node_digest digest;
+
+    must(out_version != NULL);
+    if (node_digest(line, &key, arena, &digest))
+        strbuf_printf(&side->calls, "digest %llx %llx %s\n", (unsigned long long)digest.name,
+                      (unsigned long long)digest.bytes, digest.version);
+    return false;
+}
+
 static int start(void *ctx, const struct kube_request *request, struct err *err)
 {
     struct side *side = ctx;
@@ -119,8 +134,8 @@ static void side_init(struct side *side)
                                                  .seed = 7,
                                                  .id_base = 1};
     const struct kube_ops ops = {.ctx = side, .start = start, .cancel = cancel};
-    const struct reflector_sink sink = {side,        list_begin, listed,  list_end,
-                                        list_failed, changed,    deleted, trouble};
+    const struct reflector_sink sink = {side,    list_begin, listed,  list_end, list_failed,
+                                        changed, deleted,    trouble, repeats};
     *side = (struct side){.now_ms = 1000};
     strbuf_init(&side->calls);
     side->reflector = reflector_new(&rules, &ops, &sink);

@@ -10,12 +10,15 @@
  *
  * The sink gets list_begin, then every object once through listed(), then list_end; changed() and
  * deleted() follow only after a list_end. Events may repeat. An object that the sink rejects counts
- * as not seen: a list with such an item fails, and such an event causes a new list.
+ * as not seen: a list with such an item fails, and such an event causes a new list. The sink may
+ * recognize an event that repeats what it knows, before the event is decoded.
  */
 #ifndef MILLIGPU_REFLECTOR_H
 #define MILLIGPU_REFLECTOR_H
 
 #include "milligpu/kube/kube.h"
+
+struct arena;
 
 struct reflector_sink {
     void *user;
@@ -29,6 +32,11 @@ struct reflector_sink {
     int (*deleted)(void *user, struct text object, struct err *err); /* last state of the object */
     /* Reports an error to log, with the reflector's reaction. */
     void (*trouble)(void *user, const struct err *err);
+    /*
+     * May be NULL. Called first with each line of a watch. Returns true if it is an event that the
+     * sink needs not get, and sets the version of its object, in the arena.
+     */
+    bool (*repeats)(void *user, struct text line, struct arena *arena, const char **out_version);
 };
 
 struct reflector_rules {

@@ -35,6 +35,7 @@ struct waiting_pods;
 struct score_caches;
 struct key_publisher;
 struct keyring;
+struct node_digests;
 struct outbox;
 struct pod_cache;
 struct policy_reload;
@@ -78,6 +79,7 @@ struct app {
     struct commits *commits;
     struct events *events; /* NULL: no streams of events */
     struct pod_cache *pod_cache;
+    struct node_digests *node_digests;
     struct waiting_pods *waiting_pods;
     struct score_caches *score_caches;
     struct usage_table *usage_table;

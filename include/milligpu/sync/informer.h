@@ -6,6 +6,8 @@
  *
  *   first  NODES_BEGIN, NODE_LISTED ..., NODES_END   then  NODE, NODE_DELETED; pods alike
  *
+ * A watch event that repeats what its Node showed before is dropped (node_digests.h).
+ *
  * A step function over kube_ops. Pods are listed only after a complete list of nodes, because pods
  * are placed on nodes. Ended pods are not selected: their end arrives as a deletion.
  *

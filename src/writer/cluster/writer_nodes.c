@@ -7,6 +7,7 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
+#include "milligpu/sync/node_digests.h"
 #include "milligpu/sync/pod_cache.h"
 #include "milligpu/writer/writer.h"
 
@@ -15,7 +16,7 @@
 /*
  * Reconciles pods on this node that found too few GPUs, because there may be more now. Collects
  * them first, because reconciling one replaces the node. For pods that the pod cache could not
- * store, the informer lists all pods again.
+ * store, the informer lists all pods again, and once more after the next event of the Node.
  */
 static bool place_the_unplaced(struct writer *writer, const char *name)
 {
@@ -33,8 +34,10 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
             facts->presumed ? pod_cache_find(writer->app->pod_cache, facts->uid) : NULL;
         if (record != NULL && record->seen != NULL)
             pods[count++] = record->seen;
-        if (record != NULL && record->is_unstored)
+        if (record != NULL && record->is_unstored) {
             atomic_store(&writer->app->watch.list_again, true);
+            node_digests_forget(writer->app->node_digests, text_of(name));
+        }
     }
     must(count <= node->n_allocations);
     for (size_t i = 0; i < count && whole; i++)
@@ -132,6 +135,9 @@ bool writer_handle_node(struct writer *writer, const struct node_facts *facts)
     if (node != NULL)
         writer_see_node(&writer->node_list.nodes_seen, node->name,
                         (int64_t)writer->node_list.node_epoch);
+    /* The ledger is full (or safe mode holds): the next event of the Node tries again. */
+    if (node == NULL && inventory.n_gpus > 0)
+        node_digests_forget(writer->app->node_digests, text_of(facts->name));
     if (node != NULL && writer_begins_empty(writer) && facts->created_ms != 0)
         writer_see_node(&writer->node_list.ages, node->name, facts->created_ms);
     return whole;

@@ -392,6 +392,35 @@ APP_TEST(unremembered_pod__is_placed_by_another_list)
     assert_false(atomic_load(&fixture->app.watch.list_again));
 }
 
+/* kubelet's, with nothing else. */
+static void heartbeat(struct app_fixture *fixture, const char *node, uint32_t number)
+{
+    char path[64];
+    char body[160];
+
+    (void)snprintf(path, sizeof path, "/api/v1/nodes/%s/status", node);
+    (void)snprintf(body, sizeof body,
+                   "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\","
+                   "\"lastHeartbeatTime\":\"2026-11-21T01:%02u:00Z\"}]}}",
+                   number);
+    fixture_api(fixture, "PATCH", path, body);
+}
+
+/* A list may find room for the pod, so each event of its node asks for one. */
+APP_TEST(unremembered_pod__makes_heartbeats_of_its_node_count)
+{
+    fill_remembered(fixture);
+    fixture_node_with(fixture, "n3", "");
+    large_pod(fixture, "x", "n3");
+    fixture_run(fixture);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t lists = fixture->pod_lists;
+        heartbeat(fixture, "n3", i);
+        fixture_pass(fixture, 61000);
+        assert_int_equal(fixture->pod_lists, lists + 1);
+    }
+}
+
 /* A waiting Binding is useless until the API server receives it, so no more are made. */
 APP_TEST(outbox__refuses_more_bindings_when_its_memory_is_full)
 {

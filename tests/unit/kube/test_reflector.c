@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
+#include "milligpu/base/arena.h"
 #include "milligpu/base/limits.h"
 #include "milligpu/base/strbuf.h"
 #include "milligpu/kube/reflector.h"
@@ -110,12 +111,32 @@ static void on_trouble(void *user, const struct err *err)
     fixture->troubles++;
 }
 
+/* An event with this word repeats what the sink knows. */
+static bool on_line(void *user, struct text line, struct arena *arena, const char **out_version)
+{
+    (void)user;
+    if (memmem(line.at, line.len, "heartbeat", 9) == NULL)
+        return false;
+    const char *version = memmem(line.at, line.len, "\"resourceVersion\":\"", 19);
+    assert_non_null(version);
+    version += 19;
+    *out_version = arena_copy(arena, (struct text){version, strcspn(version, "\"")});
+    return true;
+}
+
 static int set_up(void **state)
 {
     struct fixture *fixture = xcalloc(1, sizeof *fixture);
     const struct kube_ops ops = {.ctx = fixture, .start = on_start, .cancel = on_cancel};
-    const struct reflector_sink sink = {fixture,        on_list_begin, on_listed,  on_list_end,
-                                        on_list_failed, on_changed,    on_deleted, on_trouble};
+    const struct reflector_sink sink = {.user = fixture,
+                                        .list_begin = on_list_begin,
+                                        .listed = on_listed,
+                                        .list_end = on_list_end,
+                                        .list_failed = on_list_failed,
+                                        .changed = on_changed,
+                                        .deleted = on_deleted,
+                                        .trouble = on_trouble,
+                                        .repeats = on_line};
     const struct reflector_rules rules = {.path = "/api/v1/pods",
                                           .selector = "fieldSelector=status.phase%21%3DFailed",
                                           .page = 500,
@@ -479,6 +500,35 @@ FIXTURE_TEST(start_failure__is_tried_again_later)
 }
 
 /* ---- watching ---- */
+
+/* The sink does not get it; its version counts, and so does its time. */
+FIXTURE_TEST(watch__advances_by_an_event_that_repeats_what_is_known)
+{
+    be_watching(fixture);
+    data(fixture, EVENT("MODIFIED", "b", "101"));
+    received(fixture, "changed:b");
+    fixture->now_ms += SECOND;
+    data(fixture, EVENT("MODIFIED", "heartbeat", "105"));
+    received(fixture, "");
+    assert_int_equal(stats_of(fixture).last_seen_ms, fixture->now_ms);
+    assert_int_equal(stats_of(fixture).events, 2);
+    end(fixture);
+    watches_from(fixture, "105");
+}
+
+/* As for all events: etcd was restored, or the version is none. */
+FIXTURE_TEST(watch__judges_the_version_of_an_event_that_repeats_what_is_known)
+{
+    be_watching(fixture);
+    data(fixture, EVENT("MODIFIED", "heartbeat", "99"));
+    received(fixture, "");
+    later(fixture, fixture->wait_ms + 2 * SECOND);
+    assert_true(is_listing(fixture));
+    whole(fixture, 200, one_page);
+    head(fixture, 200);
+    data(fixture, EVENT("MODIFIED", "heartbeat", ""));
+    assert_int_equal(fixture->troubles, 2);
+}
 
 FIXTURE_TEST(watch__asks_for_bookmarks_from_the_version_of_the_list)
 {

@@ -12,6 +12,7 @@
 #ifndef MILLIGPU_WIRE_KUBE_H
 #define MILLIGPU_WIRE_KUBE_H
 
+#include "milligpu/base/siphash.h"
 #include "milligpu/core/facts/inventory.h"
 #include "milligpu/core/facts/pod.h"
 #include "milligpu/core/node/node.h"
@@ -36,6 +37,21 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
                struct pod *out, struct err *err) MUST_USE;
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
+
+/* Of a watch event of a Node. name and bytes are not 0. */
+struct node_digest {
+    uint64_t name;       /* node_digest_name() */
+    uint64_t bytes;      /* of the event, without the values that a heartbeat changes */
+    const char *version; /* resourceVersion of the object */
+};
+
+/*
+ * Two events of one digest have the same type, and node_decode() gives their objects the same
+ * facts, except resource_version. False: the line has no digest; it may be another event, or none.
+ */
+bool node_digest(struct text line, const struct siphash_key *key, struct arena *arena,
+                 struct node_digest *out) MUST_USE;
+uint64_t node_digest_name(struct text name, const struct siphash_key *key);
 
 /*
  * Decodes the text of milligpu.io/allocation: sets out->annotation, note_error and the shares,
