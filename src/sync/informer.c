@@ -380,10 +380,10 @@ static void note_stats(struct stream *stream)
 
     reflector_stats(stream->reflector, &stats);
     atomic_store(stream->last_seen_ms, stats.last_seen_ms);
-    if (stats.watches > stream->watches + 1 ||
-        (stream->watches > 0 && stats.watches > stream->watches))
+    const uint64_t first = stream->watches == 0 && stats.watches > 0;
+    if (stats.watches > stream->watches + first)
         metric_add(M_WATCH_RESTARTS, LABEL_VALUES(stream->resource),
-                   stats.watches - stream->watches);
+                   stats.watches - stream->watches - first);
     stream->watches = stats.watches;
 }
 
