@@ -2,9 +2,10 @@
  * Caches results of fgd and rollout between questions: the scores by request and node, and the
  * expected idle GPU by remaining capacity. Used by one caller at a time. A hit never changes an
  * answer: an entry holds for one immutable node object, which cannot be freed while its slot refers
- * to it, and prices are added when a rank is read. Tables have a fixed size and are cleared as a
- * whole when full; of the requests the least recently used is evicted. Parts: the score cache,
- * nodes, requests, losses, ranks, idle GPU.
+ * to it, and prices are added when a rank is read. Tables are cleared as a whole when full; of the
+ * requests the least recently used is evicted. The table of idle GPUs begins small and grows with
+ * use, the others have a fixed size. Parts: the score cache, nodes, requests, losses, ranks, idle
+ * GPU.
  */
 #include "score_cache.h"
 
@@ -16,7 +17,8 @@ enum {
     SHAPES_MAX = 256,
     LOSSES_MAX = 255,
     LEVELS_MAX = 256,
-    IDLE_ENTRIES = 1 << 16,
+    IDLE_ENTRIES_MIN = 1 << 10, /* 52 KiB; most clusters need no more */
+    IDLE_ENTRIES_MAX = 1 << 16,
     IDLE_GPUS_MAX = 16, /* larger nodes are not cached */
     ENTRY_BYTES_MAX = SCORE_CACHE_BYTES_MAX - (8 << 20),
 };
@@ -86,6 +88,8 @@ struct score_cache {
     uint32_t n_losses;
     struct loss loss[LOSSES_MAX];
     int64_t loss_price[LOSSES_MAX];
+    uint32_t idle_entries; /* a power of two */
+    uint32_t idle_used;    /* at most half of them */
     struct idle_entry *idle;
     struct score_cache_counts counts;
 };
@@ -116,22 +120,33 @@ static void forget_nodes(struct score_cache *cache)
     cache->slots = 0;
 }
 
+static void start_idle(struct score_cache *cache)
+{
+    xfree(cache->idle);
+    cache->idle_entries = IDLE_ENTRIES_MIN;
+    cache->idle_used = 0;
+    cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
+}
+
 static void forget_kinds(struct score_cache *cache)
 {
     must(cache->context != NULL);
     must(cache->idle != NULL);
     kinds_done(&cache->kinds);
     kinds_init(&cache->kinds, cache->context->workload);
-    memset(cache->idle, 0, IDLE_ENTRIES * sizeof *cache->idle);
+    if (cache->idle_used > 0)
+        start_idle(cache);
+    must(cache->idle_used == 0);
 }
 
 struct score_cache *score_cache_new(void)
 {
     struct score_cache *cache = xcalloc(1, sizeof *cache);
-    cache->idle = xcalloc(IDLE_ENTRIES, sizeof *cache->idle);
+    start_idle(cache);
     must(cache->context == NULL);
-    must(sizeof *cache + IDLE_ENTRIES * sizeof *cache->idle <
-         SCORE_CACHE_BYTES_MAX - ENTRY_BYTES_MAX);
+    static_assert(sizeof *cache + IDLE_ENTRIES_MAX * sizeof *cache->idle <
+                      SCORE_CACHE_BYTES_MAX - ENTRY_BYTES_MAX,
+                  "the entries of requests have the rest");
     return cache;
 }
 
@@ -154,8 +169,8 @@ struct score_cache_counts score_cache_counts(const struct score_cache *cache)
     struct score_cache_counts counts = cache->counts;
 
     must(cache->idle != NULL);
-    counts.bytes =
-        sizeof *cache + IDLE_ENTRIES * sizeof *cache->idle + cache->slots * sizeof *cache->node;
+    counts.bytes = sizeof *cache + cache->idle_entries * sizeof *cache->idle +
+                   cache->slots * sizeof *cache->node;
     for (uint32_t i = 0; i < SHAPES_MAX; i++)
         if (cache->request[i].entry != NULL)
             counts.bytes += cache->slots * sizeof *cache->request[i].entry;
@@ -481,6 +496,48 @@ static bool idle_key_of(const struct remaining *remaining, struct idle_key *out)
     return true;
 }
 
+/* The entry of this key, or the free one for it. */
+static struct idle_entry *idle_place(const struct score_cache *cache, const struct idle_key *key)
+{
+    const struct text bytes = {(const char *)key, sizeof *key};
+    const uint32_t mask = cache->idle_entries - 1;
+    uint32_t at = text_hash(bytes) & mask;
+
+    must((cache->idle_entries & mask) == 0);
+    must(cache->idle_used < cache->idle_entries);
+    while (cache->idle[at].idle > 0 && memcmp(&cache->idle[at].key, key, sizeof *key) != 0)
+        at = (at + 1) & mask;
+    return &cache->idle[at];
+}
+
+static void grow_idle(struct score_cache *cache)
+{
+    struct idle_entry *former = cache->idle;
+    const uint32_t entries = cache->idle_entries;
+
+    must(entries < IDLE_ENTRIES_MAX);
+    cache->idle_entries = 2 * entries;
+    cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
+    for (uint32_t i = 0; i < entries; i++)
+        if (former[i].idle > 0)
+            *idle_place(cache, &former[i].key) = former[i];
+    xfree(former);
+}
+
+static void keep_idle(struct score_cache *cache, const struct idle_entry *entry)
+{
+    must(entry->idle > 0);
+    if (cache->idle_used == cache->idle_entries / 2) {
+        if (cache->idle_entries < IDLE_ENTRIES_MAX)
+            grow_idle(cache);
+        else
+            start_idle(cache);
+    }
+    *idle_place(cache, &entry->key) = *entry;
+    cache->idle_used++;
+    must(cache->idle_used <= cache->idle_entries / 2);
+}
+
 uint64_t score_cache_idle(struct score_cache *cache, const struct workload *workload,
                           const struct remaining *remaining, uint64_t *work)
 {
@@ -490,9 +547,8 @@ uint64_t score_cache_idle(struct score_cache *cache, const struct workload *work
     must(cache == NULL || cache->kinds.workload == workload);
     if (cache == NULL || !idle_key_of(remaining, &key))
         return rollout_idle(workload, remaining, work);
-    const struct text bytes = {(const char *)&key, sizeof key};
-    struct idle_entry *entry = &cache->idle[text_hash(bytes) % IDLE_ENTRIES];
-    if (entry->idle > 0 && memcmp(&entry->key, &key, sizeof key) == 0) {
+    const struct idle_entry *entry = idle_place(cache, &key);
+    if (entry->idle > 0) {
         cache->counts.idle_found++;
         *work += entry->work;
         return entry->idle - 1;
@@ -500,7 +556,7 @@ uint64_t score_cache_idle(struct score_cache *cache, const struct workload *work
     const uint64_t idle = rollout_idle(workload, remaining, &its_work);
     must(idle <= (uint64_t)WORKLOAD_SEQUENCES * IDLE_GPUS_MAX * GPU_MILLI);
     must(its_work <= UINT32_MAX);
-    *entry = (struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work};
+    keep_idle(cache, &(struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work});
     *work += its_work;
     cache->counts.idle_made++;
     return idle;
