@@ -176,6 +176,16 @@ static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
 }
 
 /*
+ * The pages that a connection keeps. The writer's are touched by each batch; readers come and go,
+ * mostly beside the writer, and each reads the file once.
+ */
+static int cache_pages(sqlite3 *db, enum db_mode mode, struct err *err)
+{
+    return db_exec(db, mode == DB_CREATE ? "PRAGMA cache_size=-4000" : "PRAGMA cache_size=-2000",
+                   err);
+}
+
+/*
  * Disables SQLite's memory statistics, which nobody uses and which take a global lock twice per
  * allocation. Without effect, and harmless, once SQLite is initialized.
  */
@@ -207,9 +217,10 @@ int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err)
         failed = db_exec(db,
                          "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA synchronous=FULL;"
                          "PRAGMA temp_store=MEMORY; PRAGMA secure_delete=OFF;"
-                         "PRAGMA cache_size=-8000; PRAGMA wal_autocheckpoint=0;"
-                         "PRAGMA journal_size_limit=16777216",
+                         "PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=16777216",
                          err);
+    if (failed == 0)
+        failed = cache_pages(db, mode, err);
     if (failed == 0 && mode != DB_CREATE)
         failed = db_exec(db, "PRAGMA query_only=ON", err);
     if (failed != 0) {

@@ -47,6 +47,36 @@ static void spoil(const struct shelf *shelf, const char *sql)
         fail_msg("%d for %s", rc, sql);
 }
 
+/* Bytes of the pages that a connection keeps after it has read 8 MiB. */
+static int kept_bytes(const char *path, enum db_mode mode)
+{
+    sqlite3 *db = NULL;
+    int64_t sum = 0;
+    int kept = 0;
+    int most = 0;
+    struct err err;
+
+    assert_int_equal(db_open(path, mode, &db, &err), 0);
+    assert_int_equal(db_number(db, "SELECT sum(length(hex(one))) FROM many", &sum, &err), 0);
+    assert_int_equal(sum, 2 * 2048 * 4096);
+    assert_int_equal(sqlite3_db_status(db, SQLITE_DBSTATUS_CACHE_USED, &kept, &most, 0), SQLITE_OK);
+    db_close(db);
+    return kept;
+}
+
+FIXTURE_TEST(open__limits_the_pages_that_a_connection_keeps)
+{
+    assert_int_equal(shelf_sql(shelf->path,
+                               "CREATE TABLE many (one BLOB); WITH RECURSIVE n (i) AS (VALUES (1)"
+                               " UNION ALL SELECT i + 1 FROM n WHERE i < 2048)"
+                               " INSERT INTO many SELECT zeroblob(4096) FROM n"),
+                     SQLITE_OK);
+    const int writers = kept_bytes(shelf->path, DB_CREATE);
+    const int readers = kept_bytes(shelf->path, DB_READ);
+    assert_true(writers > 3 << 20 && writers < 4500 << 10);
+    assert_true(readers > 1 << 20 && readers < 2300 << 10);
+}
+
 FIXTURE_TEST(open__is_refused_for_a_ledger_in_use)
 {
     struct store *second = NULL;
