@@ -9,6 +9,8 @@
  */
 #include "milligpu/selfcheck/verifier.h"
 
+#include <malloc.h>
+
 #include "milligpu/base/alloc.h"
 #include "milligpu/run/log.h"
 #include "milligpu/run/metric.h"
@@ -52,7 +54,8 @@ struct verifier *verifier_new(struct app *app)
 /*
  * Ends the verification and closes the read transaction, during which SQLite's log grows. Under the
  * lock, because verifier_stop() may interrupt the transaction. The interval counts from now_ms, the
- * beginning of the step that verified.
+ * beginning of the step that verified. Returns free pages to the system, because a verification
+ * needs a multiple of the memory that stays, and the next one is far away.
  */
 static void verifier_part(struct verifier *verifier, int64_t now_ms)
 {
@@ -67,6 +70,7 @@ static void verifier_part(struct verifier *verifier, int64_t now_ms)
     mutex_unlock(&verifier->lock);
     verifier->due_ms = interval_s == 0 ? INT64_MAX : now_ms + (int64_t)interval_s * 1000;
     must(verifier->due_ms >= now_ms);
+    (void)malloc_trim(0);
 }
 
 void verifier_free(struct verifier *verifier)

@@ -1,5 +1,6 @@
 /* Safe mode: its causes, and that nothing is granted or written afterwards. */
 #include <dirent.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -120,6 +121,25 @@ VERIFIER_TEST(verifier__trusts_a_sound_ledger)
     assert_true(atomic_load(&fixture->app.health.history_checked));
     assert_false(atomic_load(&fixture->app.health.safe_mode));
     assert_true(facts(fixture).at_ms == fixture->wall_ms);
+}
+
+static unsigned trims;
+
+/* Replaces that of libc. */
+int malloc_trim(size_t pad)
+{
+    (void)pad;
+    trims++;
+    return 0;
+}
+
+VERIFIER_TEST(verifier__returns_its_memory)
+{
+    verifier_step(fixture->app.verifier, fixture->now_ms);
+    fixture_run(fixture);
+    trims = 0;
+    verifier_step(fixture->app.verifier, fixture->now_ms);
+    assert_int_equal(trims, 1);
 }
 
 VERIFIER_TEST(verifier__runs_again_after_the_interval)
