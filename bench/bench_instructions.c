@@ -155,6 +155,19 @@ COUNTED counted_node_heartbeat(struct counting *counting)
     show_nodes(counting);
 }
 
+COUNTED counted_start(const char *path)
+{
+    const struct store_rules rules = {.path = path};
+    struct ledger *ledger = ledger_new();
+    struct store *store = NULL;
+    struct err err;
+
+    must(store_open(&rules, &store, &err) == 0);
+    must(store_load(store, ledger, &err) == 0);
+    ledger_free(ledger);
+    store_close(store);
+}
+
 /* --- what is counted --- */
 
 /* Questions of pods, about windows of names that move as kube-scheduler's do. */
@@ -399,5 +412,6 @@ int main(int argc, char **argv)
     webhook_fixture_done(&counting.fixture);
     rulebook_unref(mixed);
     store_close(store);
+    counted_start(path);
     return 0;
 }

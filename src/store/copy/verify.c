@@ -178,7 +178,8 @@ static int check_nodes(sqlite3 *db, struct err *err)
 
 /*
  * Repeats the CHECKs and triggers of the schema, which hold at each write: damage or another
- * program may have changed the file since.
+ * program may have changed the file since. No OR between columns: SQLite would clear a table of its
+ * own for each row.
  *
  * No check of ours reads the learned workload: it does not affect who holds what, so a
  * contradiction in it is no reason to stop granting (safe mode) or to move the ledger aside.
@@ -193,10 +194,11 @@ static int check_present(sqlite3 *db, struct err *err)
         "SELECT 'pod ' || uid || ' has two live allocations' FROM allocation"
         " WHERE state <> 'released' GROUP BY uid HAVING count(*) > 1",
         "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
-        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id <> a.id"
-        " WHERE a.alias = b.id OR a.alias = b.alias",
-        "SELECT 'node ' || g.node || ' is gone, yet shows GPU ' || g.id FROM gpu AS g"
-        " JOIN node AS n ON n.name = g.node WHERE n.gone = 1 AND g.flags & 1 = 0",
+        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id = a.alias AND b.id <> a.id",
+        "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
+        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.alias = a.alias AND b.id <> a.id",
+        "SELECT 'node ' || g.node || ' is gone, yet shows GPU ' || g.id FROM node AS n"
+        " CROSS JOIN gpu AS g ON g.node = n.name WHERE n.gone = 1 AND g.flags & 1 = 0",
         "SELECT 'node ' || c.node || ' claims GPU ' || c.gpu || ', which node ' || g.node || ' has'"
         " FROM claim AS c JOIN gpu AS g ON g.id = c.gpu WHERE g.node = c.node OR g.flags & 8 = 0",
         "SELECT 'node ' || c.node || ' is gone, yet claims GPU ' || c.gpu FROM claim AS c"
@@ -206,7 +208,8 @@ static int check_present(sqlite3 *db, struct err *err)
         " (SELECT a.lives_on FROM allocation AS a WHERE a.id = charge.allocation)",
         "SELECT 'node ' || node || ' does not have GPU ' || gpu || ', which is charged'"
         " FROM charge WHERE live = 1 AND NOT EXISTS (SELECT 1 FROM gpu AS g"
-        " WHERE g.node = charge.node AND (g.id = charge.gpu OR g.alias = charge.gpu))",
+        " WHERE g.node = charge.node AND g.id = charge.gpu) AND NOT EXISTS (SELECT 1 FROM gpu AS g"
+        " WHERE g.node = charge.node AND g.alias = charge.gpu)",
         /* Not the GPU's milli, which may have shrunk below its grants; 1000 is the maximum. */
         "SELECT 'grants of ' || sum(c.milli) || ' milli on GPU ' || c.gpu FROM charge AS c"
         " JOIN allocation AS a ON a.id = c.allocation WHERE c.live = 1 AND a.origin = 'granted'"
