@@ -22,6 +22,11 @@ void map_done(struct map *map)
     map_init(map);
 }
 
+static struct text map_key(const struct map_entry *entry)
+{
+    return (struct text){entry->key, entry->key_len};
+}
+
 /* Returns the slot of key, or the free slot for it. */
 static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, struct text key,
                                      uint32_t hash)
@@ -32,7 +37,7 @@ static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, stru
     size_t at = hash & (slots - 1);
     while (table[at].value != NULL) {
         const struct map_entry *entry = &table[at];
-        if (entry->hash == hash && text_eq(entry->key, key))
+        if (entry->hash == hash && text_eq(map_key(entry), key))
             break;
         at = (at + 1) & (slots - 1);
     }
@@ -68,7 +73,7 @@ static void map_move_some(struct map *map)
             continue;
         }
         close_gap(map->old, map->old_slots, map->moved);
-        *map_slot_of(map->entry, map->slots, moving.key, moving.hash) = moving;
+        *map_slot_of(map->entry, map->slots, map_key(&moving), moving.hash) = moving;
     }
     if (map->moved < map->old_slots)
         return;
@@ -126,6 +131,7 @@ void *map_find(const struct map *map, struct text key)
 void *map_put(struct map *map, struct text key, void *value)
 {
     must(value != NULL);
+    must(key.len <= UINT32_MAX);
 
     map_move_some(map);
     if ((map->count + 1) * 4 > map->slots * 3)
@@ -137,7 +143,7 @@ void *map_put(struct map *map, struct text key, void *value)
         map->count++;
     /* Replaces the key too: the old one may be a member of the old value. */
     must(map->count < map->slots);
-    *entry = (struct map_entry){key, hash, value};
+    *entry = (struct map_entry){key.at, (uint32_t)key.len, hash, value};
     return before;
 }
 

@@ -12,8 +12,10 @@
 
 #include "milligpu/base/text.h"
 
+/* 24 bytes: the maps of a large cluster have half a million slots. */
 struct map_entry {
-    struct text key;
+    const char *key; /* of key_len bytes */
+    uint32_t key_len;
     uint32_t hash;
     void *value; /* NULL: free slot */
 };

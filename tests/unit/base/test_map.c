@@ -38,6 +38,8 @@ static size_t count_entries(const struct map *map)
     return count;
 }
 
+static_assert(sizeof(struct map_entry) == 24, "a large cluster has half a million");
+
 MAP_TEST(map__finds_nothing_when_empty)
 {
     size_t at = 0;
