@@ -30,10 +30,24 @@ static bool hosts_matter(const struct writer *writer)
            atomic_load(&writer->app->watch.pods_synced);
 }
 
+/*
+ * After a list, all nodes are replaced. Each lives on in the last published snapshot, so these are
+ * published in parts: the memory of one part serves the next.
+ */
+enum { HOSTS_A_PART = 256 };
+
 struct host_setting {
+    struct app *app;
     struct ledger *ledger;
-    bool any; /* a node was replaced */
+    uint32_t unpublished; /* replaced nodes */
 };
+
+static void host_setting_publish(struct host_setting *setting)
+{
+    must(setting->unpublished > 0);
+    batch_publish(setting->app, setting->ledger);
+    setting->unpublished = 0;
+}
 
 /* For host_sums_report_changed(). Nodes without GPUs are not in the sums: their host is unknown. */
 static void set_host(void *user, const char *name, const struct host *left)
@@ -48,7 +62,8 @@ static void set_host(void *user, const char *name, const struct host *left)
     if (known.cpu_milli == left->cpu_milli && known.memory_mib == left->memory_mib)
         return;
     must(ledger_set_host(setting->ledger, text_of(name), left));
-    setting->any = true;
+    if (++setting->unpublished == HOSTS_A_PART)
+        host_setting_publish(setting);
 }
 
 void writer_stop_hosts(struct writer *writer)
@@ -61,7 +76,7 @@ void writer_stop_hosts(struct writer *writer)
 
 void writer_set_hosts(struct writer *writer)
 {
-    struct host_setting setting = {.ledger = writer->ledger};
+    struct host_setting setting = {.app = writer->app, .ledger = writer->ledger};
 
     must(!writer->batch.open && writer->batch.n_changes == 0);
     if (!hosts_matter(writer)) {
@@ -73,6 +88,6 @@ void writer_set_hosts(struct writer *writer)
         pod_cache_sum_into(writer->app->pod_cache, writer->host_sums);
     }
     host_sums_report_changed(writer->host_sums, &setting, set_host);
-    if (setting.any)
-        batch_publish(writer->app, writer->ledger);
+    if (setting.unpublished > 0)
+        host_setting_publish(&setting);
 }

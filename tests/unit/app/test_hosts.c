@@ -208,6 +208,23 @@ FIXTURE_TEST(host__is_published_once_for_many_pods)
     assert_int_equal(generation(fixture), published + 1);
 }
 
+/* At a start, for example: the memory of all former nodes at once would stay in the heap. */
+FIXTURE_TEST(host__is_published_in_parts_for_many_nodes)
+{
+    set_policy(fixture, POLICY_BINPACK);
+    for (int i = 0; i < 300; i++) {
+        fixture_node(fixture, fixture_name("m", i), "1000");
+        show_host(fixture, fixture_name("m", i), "\"cpu\":\"4\",\"nvidia.com/vgpu\":\"1000\"");
+    }
+    fixture_run(fixture);
+    const uint64_t published = generation(fixture);
+    set_policy(fixture, POLICY_FGD);
+    fixture_run(fixture);
+    assert_left_now(fixture, "m0", 4000, HOST_UNKNOWN);
+    assert_left_now(fixture, "m299", 4000, HOST_UNKNOWN);
+    assert_int_equal(generation(fixture), published + 2);
+}
+
 FIXTURE_TEST(host__is_not_counted_for_a_policy_that_ignores_hosts)
 {
     set_policy(fixture, POLICY_BINPACK);
