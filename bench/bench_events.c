@@ -32,6 +32,7 @@ enum {
     MORE = 100,       /* rows of the reference table */
     FAR_NODE = 20000, /* node numbers beyond those of any cluster here */
     LOOK_MS = 2000,
+    PUT_OFF_MS = 10,
     TICK_MS = 1000,
     STEPS_MAX = 100000,
     BATCH_OF = 128,
@@ -206,6 +207,15 @@ static int64_t take(struct bench_daemon *daemon, struct message *take_message)
     return step(daemon);
 }
 
+/* The writer puts it off, and no batch comes in which it could ride. */
+static int64_t take_alone(struct bench_daemon *daemon, struct message *take_message)
+{
+    const int64_t spent = take(daemon, take_message);
+
+    standstill_ms += PUT_OFF_MS;
+    return spent + step(daemon);
+}
+
 /* Step until nothing is left to check; returns the CPU time that this took. */
 static int64_t bench_wait_until_quiet(struct bench_daemon *daemon)
 {
@@ -286,7 +296,7 @@ static void live(struct bench_daemon *daemon, struct costs *costs)
     }
     note(daemon, costs, BIND, bind);
     if (daemon->next_pod % 2 == 0) {
-        note(daemon, costs, OUTCOME, take(daemon, message_of_outcome(pod, OUTCOME_BOUND)));
+        note(daemon, costs, OUTCOME, take_alone(daemon, message_of_outcome(pod, OUTCOME_BOUND)));
         note(daemon, costs, POD_BOUND, take(daemon, message_of_pod(MESSAGE_POD, pod, host, "10")));
         struct message *ended = message_of_pod(MESSAGE_POD, pod, host, "10");
         ended->pod.phase = POD_SUCCEEDED;
@@ -294,7 +304,7 @@ static void live(struct bench_daemon *daemon, struct costs *costs)
     } else {
         note(daemon, costs, DOUBT, take(daemon, message_of_outcome(pod, OUTCOME_UNKNOWN)));
         note(daemon, costs, DOUBT_ENDED,
-             take(daemon, message_of_pod(MESSAGE_POD, pod, host, "10")));
+             take_alone(daemon, message_of_pod(MESSAGE_POD, pod, host, "10")));
         note(daemon, costs, POD_DELETED,
              take(daemon, message_of_pod(MESSAGE_POD_DELETED, pod, host, "10")));
     }

@@ -27,7 +27,7 @@
 /* Called once each, and found by name in what callgrind writes. */
 #define COUNTED __attribute__((noinline, used)) static void
 
-enum { NODES = 1000, TIMES = 32, FEW_NAMES = 16, SETTLING = 4, LEARNED = 140 };
+enum { NODES = 1000, TIMES = 32, PUT_OFF_MS = 10, FEW_NAMES = 16, SETTLING = 4, LEARNED = 140 };
 
 struct counting {
     struct webhook_fixture fixture;
@@ -35,6 +35,7 @@ struct counting {
     uint64_t request; /* the last that the informer began */
     struct strbuf body[TIMES];
     struct message *message[TIMES];
+    struct message *outcome[TIMES];
 };
 
 static void ask(struct counting *counting, const char *path)
@@ -86,9 +87,26 @@ COUNTED counted_bind(struct counting *counting)
     handle(counting);
 }
 
+/* No batch comes in which it could ride, so it takes two steps. */
 COUNTED counted_outcome(struct counting *counting)
 {
-    handle(counting);
+    for (uint32_t i = 0; i < TIMES; i++) {
+        must(queue_put(counting->fixture.app.queue, counting->message[i]));
+        must(writer_step(counting->fixture.parts.writer, 0) == 0);
+        standstill_ms += PUT_OFF_MS;
+        must(writer_step(counting->fixture.parts.writer, 0) == 1);
+    }
+}
+
+/* The outcome of each bind rides in the batch of the next one. */
+COUNTED counted_bind_in_turn(struct counting *counting)
+{
+    for (uint32_t i = 0; i < TIMES; i++) {
+        must(queue_put(counting->fixture.app.queue, counting->message[i]));
+        must(writer_step(counting->fixture.parts.writer, 0) == (i > 0 ? 2 : 1));
+        must(queue_put(counting->fixture.app.queue, counting->outcome[i]));
+        must(writer_step(counting->fixture.parts.writer, 0) == 0);
+    }
 }
 
 COUNTED counted_pod_ended(struct counting *counting)
@@ -230,6 +248,16 @@ static void warm_up(struct counting *counting, uint32_t first)
     }
 }
 
+static void end_pods(struct counting *counting, uint32_t first)
+{
+    for (uint32_t i = 0; i < TIMES; i++) {
+        char host[NODE_NAME_BYTES];
+        cluster_node_name(i, host);
+        counting->message[i] = message_of_pod(MESSAGE_POD, first + i, host, "10");
+        counting->message[i]->pod.phase = POD_SUCCEEDED;
+    }
+}
+
 /* TIMES pods, one on each of as many nodes, from their first event to their end. */
 static void count_pods(struct counting *counting, uint32_t first)
 {
@@ -247,13 +275,29 @@ static void count_pods(struct counting *counting, uint32_t first)
         message[i] = message_of_outcome(first + i, OUTCOME_BOUND);
     counted_outcome(counting);
     must(count == TIMES);
-    for (uint32_t i = 0; i < TIMES; i++) {
-        char host[NODE_NAME_BYTES];
-        cluster_node_name(i, host);
-        message[i] = message_of_pod(MESSAGE_POD, first + i, host, "10");
-        message[i]->pod.phase = POD_SUCCEEDED;
-    }
+    end_pods(counting, first);
     counted_pod_ended(counting);
+}
+
+/* The same on the same nodes, bound one after the other. */
+static void count_binds_in_turn(struct counting *counting, uint32_t first)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < TIMES; i++) {
+        struct message *added = message_of_pod(MESSAGE_POD, first + i, "", "10");
+        must(queue_put(counting->fixture.app.queue, added));
+        must(writer_step(counting->fixture.parts.writer, 0) == 1);
+        counting->message[i] =
+            message_of_bind(first + i, i, standstill_ms, (struct bind_reply){bound, &count});
+        counting->outcome[i] = message_of_outcome(first + i, OUTCOME_BOUND);
+    }
+    counted_bind_in_turn(counting);
+    must(count == TIMES);
+    standstill_ms += PUT_OFF_MS;
+    must(writer_step(counting->fixture.parts.writer, 0) == 1);
+    end_pods(counting, first);
+    handle(counting);
 }
 
 static void count_nodes(struct counting *counting)
@@ -404,6 +448,7 @@ int main(int argc, char **argv)
     count_webhooks(&counting);
     warm_up(&counting, pods);
     count_pods(&counting, pods + LEARNED);
+    count_binds_in_turn(&counting, pods + LEARNED + TIMES);
     count_nodes(&counting);
     count_heartbeats(&counting);
 

@@ -416,6 +416,25 @@ inline handle_outcome(u)
     }
 }
 
+/*
+ * writer_answer_bound(): the answer comes before the batch that confirms the row. That batch may be
+ * any later one (writer_put_off()), and a kill or a lost COMMIT may come in between.
+ */
+#ifdef ANSWERS_WHEN_SENT
+#define IS_PROVEN(u) (call[u] == TO_BIND)
+#else
+#define IS_PROVEN(u) (outcome[u] == SAID_BOUND && !handled[u])
+#endif
+
+inline answer_bound(u)
+{
+    d_step {
+        phase == COLLECT && batched == 0 && waits[u] && IS_PROVEN(u);
+        answer(u, true);
+        waits[u] = false
+    }
+}
+
 /* pod_cache_put(): a record never becomes older. pod_cache_remove(). */
 #define OLD_NEWS(u, state, version) \
     (UNBOUND(state) && (KNOWN_AS_BOUND(u) || (KNOWN(u) && (version) < record_ver[u])))
@@ -583,7 +602,7 @@ inline reply()
     FOR_PODS {
         if
         :: landed[i] != NOTHING ->
-           if /* MOVED and refused: row[i] may be bound by now */
+           if /* MOVED and refused: row[i] may be bound by now; or the call came after answer_bound() */
            :: waits[i] -> answer(i, landed[i] == SAID_BOUND)
            :: else
            fi;
@@ -703,6 +722,8 @@ end:
     :: handle_bind(1)
     :: handle_fetched(0)
     :: handle_fetched(1)
+    :: answer_bound(0)
+    :: answer_bound(1)
     :: handle_outcome(0)
     :: handle_outcome(1)
     :: handle_pod(0)
@@ -712,6 +733,7 @@ end:
 #if UIDS > 2
     :: handle_bind(2)
     :: handle_fetched(2)
+    :: answer_bound(2)
     :: handle_outcome(2)
     :: handle_pod(2)
     :: ask_about_doubt(2)

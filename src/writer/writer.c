@@ -4,7 +4,8 @@
  * within one transaction; then come the tick, COMMIT, post-commit actions, wake-ups and replies,
  * and last the work between two transactions (after_batch()). Memory and disk agree after each
  * step, even after a failure. No message about the cluster is dropped: a lost batch keeps its
- * messages (writer_lost.c). A bind is answered exactly once.
+ * messages (writer_lost.c). A bind is answered exactly once; that a pod is bound is answered before
+ * it is written, and written with the next batch (writer_put_off.c).
  */
 #include "milligpu/writer/writer.h"
 
@@ -75,6 +76,7 @@ void writer_free(struct writer *writer)
         writer_action_done(&writer->after_commit.action[i]);
     for (size_t i = 0; i < writer->lost.n_kept; i++)
         message_abandon(writer->lost.kept[i]);
+    writer_stop_put_off(writer);
     arena_done(&writer->pod_list.list);
     replies_drop(writer);
     xfree(writer->after_commit.reply);
@@ -112,20 +114,13 @@ int writer_load(struct writer *writer, struct err *err)
     return 0;
 }
 
-void writer_end(struct writer *writer)
-{
-    must(sole_thread_enter(&writer->thread));
-    must(!writer->batch.open);
-    writer_store_learned(writer);
-    writer_store_measured(writer);
-}
-
 void writer_tables(const struct writer *writer, struct writer_tables *out)
 {
     must(sole_thread_admits(&writer->thread));
     *out = (struct writer_tables){.inflight = writer->binds.inflight.count,
                                   .doubts = writer->binds.doubts.count,
                                   .n_kept = writer->lost.n_kept,
+                                  .n_put_off = writer->put_off.count,
                                   .n_listed = writer->pod_list.n_listed,
                                   .nodes_seen = writer->node_list.nodes_seen.count,
                                   .host_sums = host_sums_count(writer->host_sums),
@@ -330,36 +325,6 @@ static void writer_pause_ms(int64_t ms)
     (void)nanosleep(&pause, NULL);
 }
 
-/* Takes kept messages first and alone: the order of messages about the cluster matters. */
-static size_t writer_collect(struct writer *writer, struct message **message, int64_t wait_ms)
-{
-    must(wait_ms >= 0);
-
-    struct queue *queue = writer->app->queue;
-
-    if (writer->lost.n_kept == 0)
-        return queue_take(queue, (void **)message, BATCH_MAX, wait_ms);
-    const int64_t left = writer->lost.retry_ms - writer_now_ms(writer);
-    if (left <= 0)
-        return writer_take_kept(writer, message);
-    const int64_t wait = left < wait_ms ? left : wait_ms;
-    if (writer->lost.n_kept >= KEEP_MAX || writer->lost.kept_bytes >= NEWS_BYTES_MAX) {
-        writer_pause_ms(wait);
-        return 0;
-    }
-    return writer_put_behind(writer, message, queue_take(queue, (void **)message, BATCH_MAX, wait));
-}
-
-/*
- * The end of a list ends the batch, so that the next list begins after this one is on disk. So does
- * a change of rules: it is journaled before any decision under the new rules.
- */
-static bool batch_is_full(const struct writer *writer)
-{
-    return writer->pod_list.pods_ended || writer->node_list.nodes_ended ||
-           writer->policy.rules_change;
-}
-
 /* Limits the wait to the next tick and other timed events. */
 static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
 {
@@ -372,15 +337,64 @@ static int64_t writer_wait(const struct writer *writer, int64_t wait_ms)
     return writer_wait_for_rules(writer, late_ms < wait_ms ? late_ms : wait_ms);
 }
 
-size_t writer_step(struct writer *writer, int64_t wait_ms)
+static size_t take_new(struct writer *writer, struct message **message, size_t max, int64_t wait_ms)
 {
-    must(sole_thread_enter(&writer->thread));
+    must(max > 0 && max <= BATCH_MAX);
+
+    const size_t count = queue_take(writer->app->queue, (void **)message, max, wait_ms);
+
+    writer_answer_bound(writer, message, count);
+    return count;
+}
+
+/* Takes those that were put off first, and puts all off again if they can still wait. */
+static size_t take_next(struct writer *writer, struct message **message, int64_t wait_ms)
+{
+    must(writer->lost.n_kept == 0);
+
+    size_t count = writer_take_put_off(writer, message);
+
+    count +=
+        take_new(writer, message + count, BATCH_MAX - count, writer_put_off_wait(writer, wait_ms));
+    const bool step_is_due = count > 0 && writer_wait(writer, 1) == 0;
+    return writer_put_off(writer, message, count, step_is_due) ? 0 : count;
+}
+
+/* Takes kept messages first and alone: the order of messages about the cluster matters. */
+static size_t writer_collect(struct writer *writer, struct message **message, int64_t wait_ms)
+{
     must(wait_ms >= 0);
+
+    if (writer->lost.n_kept == 0)
+        return take_next(writer, message, wait_ms);
+    /* A lost batch had all of them, and none is put off before it is written. */
+    must(writer->put_off.count == 0);
+    const int64_t left = writer->lost.retry_ms - writer_now_ms(writer);
+    if (left <= 0)
+        return writer_take_kept(writer, message);
+    const int64_t wait = left < wait_ms ? left : wait_ms;
+    if (writer->lost.n_kept >= KEEP_MAX || writer->lost.kept_bytes >= NEWS_BYTES_MAX) {
+        writer_pause_ms(wait);
+        return 0;
+    }
+    return writer_put_behind(writer, message, take_new(writer, message, BATCH_MAX, wait));
+}
+
+/*
+ * The end of a list ends the batch, so that the next list begins after this one is on disk. So does
+ * a change of rules: it is journaled before any decision under the new rules.
+ */
+static bool batch_is_full(const struct writer *writer)
+{
+    return writer->pod_list.pods_ended || writer->node_list.nodes_ended ||
+           writer->policy.rules_change;
+}
+
+static void handle_batch(struct writer *writer, struct message **message, size_t taken)
+{
+    must(taken <= BATCH_MAX);
     must(writer->after_commit.n_actions == 0);
 
-    struct message *message[BATCH_MAX];
-
-    const size_t taken = writer_collect(writer, message, writer_wait(writer, wait_ms));
     const uint64_t epoch = writer->pod_list.epoch;
     size_t count = 0;
     writer->pod_list.pods_ended = writer->node_list.nodes_ended = false;
@@ -408,5 +422,35 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     after_batch(writer);
     ledger_sweep(writer->ledger, taken == 0);
     atomic_store(&writer->app->names_bytes, names_bytes(ledger_names(writer->ledger)));
+}
+
+size_t writer_step(struct writer *writer, int64_t wait_ms)
+{
+    must(sole_thread_enter(&writer->thread));
+    must(wait_ms >= 0);
+
+    struct message *message[BATCH_MAX];
+
+    const size_t taken = writer_collect(writer, message, writer_wait(writer, wait_ms));
+    /* All wait, and nothing else is due: the next step does what this one would. */
+    if (writer->put_off.count > 0)
+        return 0;
+    handle_batch(writer, message, taken);
     return taken;
+}
+
+/* Without the queue: a bind would be reserved, and nothing would send it. */
+void writer_end(struct writer *writer)
+{
+    must(sole_thread_enter(&writer->thread));
+    must(!writer->batch.open);
+
+    struct message *message[BATCH_MAX];
+
+    const size_t left = writer_take_put_off(writer, message);
+    writer->put_off.count = 0;
+    if (left > 0)
+        handle_batch(writer, message, left);
+    writer_store_learned(writer);
+    writer_store_measured(writer);
 }

@@ -19,6 +19,7 @@
  *   writer_policy.c      the rules in force, and changes of them
  *   writer_measured.c    measurements and idle shares
  *   writer_advice.c      Events with advice on waiting pods
+ *   writer_put_off.c     messages that ride in the next batch, and the answers before it
  *   writer_lost.c        lost batches, and messages kept for a retry
  *
  * Writer's thread only; nothing here takes a lock. Handlers and commands return false if the batch
@@ -170,6 +171,14 @@ struct writer {
         size_t n_replies;
         size_t reply_capacity;
     } after_commit;
+    /* writer_put_off.c */
+    struct {
+        /* messages taken and not handled yet, in order */
+        struct message *message[BATCH_MAX];
+        size_t count;
+        size_t bytes;     /* size including memory owned by the messages */
+        int64_t until_ms; /* time at which they are handled anyway, monotonic */
+    } put_off;
     /* writer_lost.c */
     struct {
         /* messages of a lost batch, to be retried, and messages that a full batch left over */
@@ -250,14 +259,36 @@ struct inflight_bind *inflight_begin(struct writer *writer, const char *uid,
                                      const struct atom *node, int64_t deadline_ms);
 /* Takes over the reply: the call waits for this Binding. */
 void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind);
+/* Answers the calls that wait now; the Binding stays in flight, and further calls may join. */
+void inflight_answer(struct writer *writer, const char *uid, const char *error);
 void inflight_end(struct writer *writer, const char *uid, const char *error);
 void replies_add(struct writer *writer, const char *uid, const char *error);
 /*
- * Answers the collected outcomes. The reservation was on disk before the POST, so success is
- * answered even if the confirming batch is lost. Called after the batch, so that readers see the
- * new state of the pod.
+ * Answers the collected outcomes; of a BOUND one, only calls that came after the first answer
+ * (writer_answer_bound()). Called after the batch, so that readers see the new state of the pod.
  */
 void replies_send(struct writer *writer);
+
+/* writer_put_off.c */
+
+/*
+ * Answers the calls of outcomes that are BOUND, before the batch that confirms them: the
+ * reservation was on disk before the POST, and what was answered is true whatever becomes of that
+ * batch.
+ */
+void writer_answer_bound(struct writer *writer, struct message **message, size_t count);
+/* Copies the messages that were put off; they stay put off until writer_put_off() says no. */
+size_t writer_take_put_off(struct writer *writer, struct message **message);
+/*
+ * message: those that were put off, then new ones. Returns true if they all wait for the next
+ * batch; false: all are to be handled now, and none is put off any more. step_is_due: the tick or
+ * another timed event is due; it comes after what confirms reservations.
+ */
+bool writer_put_off(struct writer *writer, struct message **message, size_t count,
+                    bool step_is_due);
+/* Limits a wait to the time at which they are handled anyway. */
+int64_t writer_put_off_wait(const struct writer *writer, int64_t wait_ms);
+void writer_stop_put_off(struct writer *writer);
 
 /* writer_actions.c */
 

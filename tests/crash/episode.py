@@ -109,6 +109,9 @@ class Episode:
                 time.sleep(self.rng.uniform(0, 0.004))
         else:
             time.sleep(self.rng.uniform(0, 0.15))
+        if kind == "running" and self.rng.random() < 0.5:
+            before = self.model.answers
+            daemon.until(lambda: self.model.answers > before, 3, 0)
         if kind == "stopping":
             begun = time.monotonic()
             daemon.terminate()
@@ -143,7 +146,8 @@ class Episode:
             self.oracle.oracle(self.oracle.newest, copy(whole, self.scratch / "backup"))
         if self.audit.take(self.ledger):
             self.born = True
-            self.audit.compare()
+            if self.audit.compare():
+                self.report(Seen("", "answered before written"))
         self.counts["audits"] += 1
 
     # ---- a daemon that runs again ----

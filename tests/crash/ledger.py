@@ -88,12 +88,14 @@ class Audit:
             raise Violation("the ledger is gone")
         return born
 
-    def compare(self) -> None:
+    def compare(self) -> bool:
+        """True if a pod that was answered as bound is reserved: that was not written yet."""
         found = rows(self.file)
+        unwritten = False
         shown = self.model.bound_alive()
         for pod in list(self.model.pods.values()):
             if pod.bound_to is not None:
-                self.answered(pod, found.get(pod.uid, []))
+                unwritten |= self.answered(pod, found.get(pod.uid, []))
         for uid, body in shown.items():
             self.bound(uid, body, found.get(uid, []))
         for uid, list_ in found.items():
@@ -101,19 +103,21 @@ class Audit:
         holders = [(body["metadata"]["name"], charges(body)) for body in shown.values()]
         self.within("the pods", holders)
         self.within("the ledger", [(row.uid, row.held) for list_ in found.values() for row in list_ if row.open])
+        return unwritten
 
     def within(self, who: str, holders: list[tuple[str, dict[str, int]]]) -> None:
         text = over(holders, self.model.room)
         if text:
             raise Violation(f"by {who}, {text}")
 
-    def answered(self, pod: Pod, list_: list[Row]) -> None:
-        """If no client saw the pod bound before its deletion, its GPUs are unknown: only the amount is compared."""
+    def answered(self, pod: Pod, list_: list[Row]) -> bool:
+        """True if it is only reserved. If no client saw the pod bound before its deletion, its GPUs are unknown: only the
+        amount is compared."""
         for row in list_:
             same = row.held == pod.held if pod.node is not None else sum(row.held.values()) == pod.asks
             if same and row.node == pod.bound_to and (row.open or pod.until is not None):
                 pod.checked = True
-                return
+                return row.state == "reserved"
         raise Violation(f"{pod.name} ({pod.uid}) was answered success on {pod.bound_to} with {pod.held}; the ledger has "
                         f"{[vars(row) for row in list_]}")
 

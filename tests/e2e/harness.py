@@ -242,12 +242,27 @@ class Daemon(Logged):
         assert status == 200, (status, body)
         return json.loads(body)
 
-    def bind(self, made, node):
+    def ask_to_bind(self, made, node):
         meta = made["metadata"]
         status, body = self.webhook("bind", {"PodName": meta["name"], "PodNamespace": meta["namespace"],
                                              "PodUID": meta["uid"], "Node": node})
         assert status == 200, (status, body)
         return json.loads(body)["Error"]
+
+    def bind(self, made, node):
+        """Bind, and wait until REST shows the pod as bound, which is written a moment after the answer."""
+        error = self.ask_to_bind(made, node)
+        if error == "":
+            self.settle(made["metadata"]["name"], made["metadata"]["namespace"])
+        return error
+
+    def settle(self, name, namespace):
+        def is_written():
+            status, body, _ = self.admin("GET", f"/api/v1/pods/{namespace}/{name}")
+            held = json.loads(body).get("allocation") if status == 200 else None
+            return (held or {}).get("state") != "reserved" or not self.ready()
+
+        self.wait(is_written, f"{name} to be written as bound")
 
     def schedule(self, wanted, names=None):
         """Filter, prioritize and bind as kube-scheduler would; returns the node or None, the answer, and the pod."""

@@ -322,7 +322,7 @@ class Lives(Cluster):
 
     def ask_and_be_cut_off(self, daemon, made, node):
         with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
-            daemon.bind(made, node)
+            daemon.ask_to_bind(made, node)
 
     def burst(self, daemon, pods, dies_after):
         """Binds by eight clients at once, and kill -9 after dies_after successes; returns the node of each success."""
@@ -331,7 +331,7 @@ class Lives(Cluster):
         def one(made):
             with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
                 node = (daemon.filter(made).get("NodeNames") or [None])[0]
-                if node is None or daemon.bind(made, node) != "":
+                if node is None or daemon.ask_to_bind(made, node) != "":
                     return
                 with lock:
                     done[made["metadata"]["uid"]] = node
@@ -365,7 +365,7 @@ class Lives(Cluster):
         api.fault("/binding", "slow", number=ms)
         pool = concurrent.futures.ThreadPoolExecutor(1)
         self.addCleanup(pool.shutdown)
-        answer = pool.submit(daemon.bind, made, node)
+        answer = pool.submit(daemon.ask_to_bind, made, node)
         daemon.wait(lambda: api.seen("/binding") == 1, "the Binding to be sent")
         return answer
 

@@ -321,6 +321,15 @@ void daemon_boot(struct sim *sim)
 
 /* --- end --- */
 
+/* Messages that ride in the writer's next batch. */
+static size_t put_off(const struct sim_daemon *daemon)
+{
+    struct writer_tables is;
+
+    writer_tables(daemon->parts.writer, &is);
+    return is.n_put_off;
+}
+
 void daemon_kill(struct sim *sim)
 {
     struct draw *draw = &sim->draw;
@@ -328,6 +337,9 @@ void daemon_kill(struct sim *sim)
 
     must(sim->daemon.up);
     sim_met(disk_is_cut() ? "kill/in_a_write" : "kill/between");
+    /* Binds that were answered, and not yet written as bound. */
+    if (atomic_load(&sim->daemon.app.identified) && put_off(&sim->daemon) > 0)
+        sim_met("kill/put_off");
     disk_cut();
     close_parts(sim);
     store_close(sim->daemon.app.store);
@@ -420,7 +432,7 @@ static bool has_applied_all(const struct sim_daemon *daemon)
     struct writer_tables is;
 
     writer_tables(daemon->parts.writer, &is);
-    return queue_depth(daemon->app.queue) == 0 && is.n_kept == 0;
+    return queue_depth(daemon->app.queue) == 0 && is.n_kept + is.n_put_off == 0;
 }
 
 static void judge_vouched(struct sim *sim)
@@ -437,8 +449,14 @@ static void turn_of_writer(struct sim *sim)
 
     if (!atomic_load(&daemon->app.identified))
         return;
-    if (writer_step(daemon->parts.writer, 0) > 0)
+    const size_t before = put_off(daemon);
+    const size_t handled = writer_step(daemon->parts.writer, 0);
+    if (handled > 0)
         sooner(sim, 1);
+    if (put_off(daemon) > 0)
+        sooner(sim, 3);
+    if (before > 0 && handled > 0)
+        sim_met(handled > before ? "put_off/rides" : "put_off/alone");
     daemon->uncommitted = false;
     if (!disk_is_cut() && has_applied_all(daemon) && daemon_ready(sim)) {
         daemon->applied_nodes = daemon->told_nodes;

@@ -244,11 +244,11 @@ static void oracle_writer(const struct sim *sim)
     const struct snapshot *snapshot = daemon_view(sim);
     const size_t open = snapshot->n_opens; /* without evidence a doubt stays */
     snapshot_unref(snapshot);
-    if (is.doubts > open || is.inflight + is.n_kept + is.n_listed > 0)
+    if (is.doubts > open || is.inflight + is.n_kept + is.n_put_off + is.n_listed > 0)
         sim_violation(sim,
                       "all is quiet, and the writer keeps %zu flights, %zu doubts, %zu news, "
-                      "%zu listed",
-                      is.inflight, is.doubts, is.n_kept, is.n_listed);
+                      "%zu put off, %zu listed",
+                      is.inflight, is.doubts, is.n_kept, is.n_put_off, is.n_listed);
     oracle_drift(sim, &is);
     if (is.nodes_seen > sim->model.n_nodes)
         sim_violation(sim, "%zu nodes are known, %u were there ever", is.nodes_seen,

@@ -1,8 +1,8 @@
 /*
  * writer - the single writer of the ledger: batches, COMMITs, replies.
  *
- *   take a batch -> decide, write, apply each -> publish less room -> COMMIT -> act -> publish
- *   more room -> reply
+ *   take a batch -> reply that pods are bound -> decide, write, apply each -> publish less room ->
+ *   COMMIT -> act -> publish more room -> reply
  *
  * A step function: its thread is only a loop around writer_step(). It owns the ledger and the
  * writing half of the store: once a thread has made a step, any other thread that steps, ends or
@@ -26,7 +26,10 @@ void writer_free(struct writer *writer);
 /* Loads the ledger from the store and publishes it; open reservations are in doubt. */
 int writer_load(struct writer *writer, struct err *err) MUST_USE;
 
-/* Handles one batch; waits at most wait_ms for its first message. Returns the messages taken. */
+/*
+ * Handles one batch; waits at most wait_ms for its first message. Returns the messages handled;
+ * those that only confirm that a pod is bound may wait for the next batch.
+ */
 size_t writer_step(struct writer *writer, int64_t wait_ms);
 
 /* Orderly shutdown; no step may follow. */
@@ -39,7 +42,8 @@ void writer_end(struct writer *writer);
 struct writer_tables {
     size_t inflight;
     size_t doubts;
-    size_t n_kept; /* messages kept for a retry */
+    size_t n_kept;    /* messages kept for a retry */
+    size_t n_put_off; /* messages that ride in the next batch */
     size_t n_listed;
     size_t nodes_seen;
     size_t host_sums;

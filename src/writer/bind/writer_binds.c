@@ -492,7 +492,6 @@ bool writer_handle_outcome(struct writer *writer, const struct binding_outcome *
     switch (outcome->result) {
     case OUTCOME_BOUND:
         command.kind = COMMAND_CONFIRM;
-        waiting_pods_resolved(writer->app->waiting_pods, text_of(outcome->uid));
         replies_add(writer, outcome->uid, NULL);
         break;
     /* The journal distinguishes a refused Binding from a GET about an old doubt. */

@@ -67,6 +67,23 @@ void inflight_join(struct inflight_bind *bind_inflight, struct bind_call *bind)
     bind->reply.to = NULL;
 }
 
+static void answer_all(struct inflight_bind *bind_inflight, const char *error)
+{
+    must(bind_inflight->uid != NULL);
+
+    for (size_t i = 0; i < bind_inflight->n_replies; i++)
+        bind_inflight->reply[i].answer(bind_inflight->reply[i].to, error);
+    bind_inflight->n_replies = 0;
+}
+
+void inflight_answer(struct writer *writer, const char *uid, const char *error)
+{
+    struct inflight_bind *bind_inflight = map_find(&writer->binds.inflight, text_of(uid));
+
+    if (bind_inflight != NULL)
+        answer_all(bind_inflight, error);
+}
+
 /*
  * Answers all calls that wait for this pod, with the same outcome. There may be no bind in flight:
  * an outcome is delivered again after a lost batch.
@@ -79,8 +96,7 @@ void inflight_end(struct writer *writer, const char *uid, const char *error)
 
     if (bind_inflight == NULL)
         return;
-    for (size_t i = 0; i < bind_inflight->n_replies; i++)
-        bind_inflight->reply[i].answer(bind_inflight->reply[i].to, error);
+    answer_all(bind_inflight, error);
     inflight_free(bind_inflight);
 }
 

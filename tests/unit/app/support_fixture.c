@@ -18,6 +18,8 @@
 
 #include "support/rules.h"
 
+enum { PUT_OFF_ENDS_MS = 10 };
+
 /* --- fault injection --- */
 
 static bool strikes(struct app_fixture *fixture, enum fixture_point point)
@@ -544,6 +546,19 @@ static bool turn(struct app_fixture *fixture)
     return took > 0;
 }
 
+/* Lets so much time pass that the writer handles what it has put off; false: nothing was. */
+static bool end_put_off(struct app_fixture *fixture)
+{
+    struct writer_tables tables;
+
+    writer_tables(fixture->parts.writer, &tables);
+    if (tables.n_put_off == 0)
+        return false;
+    fixture->now_ms += PUT_OFF_ENDS_MS;
+    fixture->wall_ms += PUT_OFF_ENDS_MS;
+    return true;
+}
+
 /* Runs until nothing moves any more, or, if asked to, until the daemon is ready. */
 static void run(struct app_fixture *fixture, bool until_ready)
 {
@@ -553,6 +568,8 @@ static void run(struct app_fixture *fixture, bool until_ready)
         if (until_ready && app_ready(&fixture->app, NULL))
             return;
         quiet = turn(fixture) ? 0 : quiet + 1;
+        if (quiet == 3 && end_put_off(fixture))
+            quiet = 0;
     }
 }
 

@@ -176,7 +176,7 @@ static void nobody_waits_for_an_answer(struct app_fixture *fixture)
     struct writer_tables tables;
 
     writer_tables(fixture->parts.writer, &tables);
-    CHECK(tables.inflight == 0 && tables.n_kept == 0);
+    CHECK(tables.inflight == 0 && tables.n_kept == 0 && tables.n_put_off == 0);
     CHECK(outbox_open(fixture->app.outbox) == 0);
     for (size_t i = 0; i < fixture->call_count; i++)
         CHECK(fixture->calls[i]->http.status == 200 || fixture->calls[i]->cut);
