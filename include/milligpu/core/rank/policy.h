@@ -102,17 +102,68 @@ struct policy_question {
     bool is_unscored; /* WORK_MAX is exceeded: ranked by binpack, behind the others */
 };
 
+/*
+ * The first rules of the order, up to the first key, as two numbers that are compared in turn:
+ * smaller is better. If both are equal, order_cmp() decides.
+ */
+struct order_head {
+    uint64_t level; /* behind, unscored and rules a to c */
+    uint64_t key;   /* rule 1 */
+};
+
+static inline struct order_head order_head_with(uint64_t level, int64_t key)
+{
+    return (struct order_head){level, (uint64_t)key ^ UINT64_C(1) << 63};
+}
+
+static inline struct order_head order_head_of(const struct rank *rank)
+{
+    must(rank->pool < 1U << 28 && rank->distance <= DISTANCE_ANYWHERE);
+    return order_head_with((uint64_t)rank->behind << 63 | (uint64_t)rank->is_unscored << 62 |
+                               (uint64_t)rank->price << 30 | (uint64_t)rank->distance << 28 |
+                               rank->pool,
+                           rank->key[0]);
+}
+
+static inline int order_head_cmp(const struct order_head *a, const struct order_head *b)
+{
+    if (a->level != b->level)
+        return a->level < b->level ? -1 : 1;
+    return a->key == b->key ? 0 : a->key < b->key ? -1 : 1;
+}
+
 /* Prepares the score cache for this request; call before the first node of a question. */
 void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
                   const struct request *request);
-/* Is this node's judgement cached? cache may be NULL. */
-bool score_cache_has(const struct score_cache *cache, const struct node *node, uint32_t slot);
 
 /*
  * place_evaluate(), but the best placement is the policy's. A request for no GPU fits everywhere.
  */
 enum reason policy_score(const struct policy_question *question, struct plan *plan,
                          struct rank *out) MUST_USE;
+
+/*
+ * What a cached judgement says about the order, at a fraction of the cost of policy_score(): enough
+ * to see that a node refuses, or comes behind others.
+ */
+struct policy_brief {
+    bool known;      /* cached; else the others are unset */
+    enum reason why; /* unless REASON_NONE, the others are unset */
+    uint32_t order;
+    uint32_t work;
+    struct order_head head;
+};
+/*
+ * Sets out[] for the nodes in these slots; a node may be NULL. For the request and the context of
+ * policy_begin(); plan: of this request. cache may be NULL.
+ */
+void policy_recall(const struct score_cache *cache, const struct plan *plan, uint32_t count,
+                   const struct node *const *node, const uint32_t *slot, struct policy_brief *out);
+/* Counts the cached judgements that replaced a call of policy_score(). */
+void policy_recalled(struct score_cache *cache, uint32_t count);
+/* Is a node behind a rank, whose head is given, too? False: it is not, or only names decide. */
+bool policy_is_behind(const struct policy_brief *brief, const struct order_head *worst_head,
+                      const struct rank *worst);
 
 /*
  * policy_score() in another room than the node's own, without caching; with out_placement (may be
