@@ -302,6 +302,25 @@ static void send_for_gpus(const struct name_batch *batch)
     }
 }
 
+/* Returns the number of names, from first on, whose nodes are in the same slots as when known. */
+static uint32_t find_known(const struct filter_question *question, uint32_t first, uint32_t count,
+                           const struct node **node, uint32_t *slot)
+{
+    uint32_t found = 0;
+
+    must(count <= AT_ONCE);
+    if (question->known == NULL)
+        return 0;
+    for (; found < count; found++) {
+        const struct known_node *known = &question->known[first + found];
+        node[found] = snapshot_node_again(question->snapshot, known);
+        if (node[found] == NULL)
+            break;
+        slot[found] = known->slot;
+    }
+    return found;
+}
+
 /*
  * Looks up at most AT_ONCE names from first on. Batched, because a look-up mostly waits for memory
  * (snapshot_nodes()).
@@ -315,10 +334,13 @@ static void find_nodes(const struct filter_call *asking, uint32_t first, struct 
 
     must(first < question->n_names);
     out->count = count;
-    for (uint32_t i = 0; i < count; i++)
+    const uint32_t known = find_known(question, first, count, out->node, out->slot);
+    for (uint32_t i = known; i < count; i++)
         hash[i] = question->hash != NULL ? question->hash[first + i]
                                          : text_hash(question->name[first + i]);
-    snapshot_nodes(question->snapshot, count, &question->name[first], hash, out->node, out->slot);
+    if (known < count)
+        snapshot_nodes(question->snapshot, count - known, &question->name[first + known],
+                       &hash[known], &out->node[known], &out->slot[known]);
     for (uint32_t i = 0; i < count && question->node != NULL; i++)
         if (out->node[i] == NULL)
             out->node[i] = question->node[first + i];
