@@ -135,9 +135,7 @@ static void forget_kinds(struct score_cache *cache)
     must(cache->idle != NULL);
     kinds_done(&cache->kinds);
     kinds_init(&cache->kinds, cache->context->workload);
-    if (cache->idle_used > 0)
-        start_idle(cache);
-    must(cache->idle_used == 0);
+    start_idle(cache);
 }
 
 struct score_cache *score_cache_new(void)
