@@ -37,6 +37,7 @@ struct filter_call {
     struct plan plan;
     uint64_t steps;
     uint64_t work; /* of judgements, in units of policy.h */
+    uint64_t work_max;
     uint32_t most; /* maximum length of the list */
     struct listed *heap;
     uint32_t recalled; /* nodes judged by their cached judgement alone */
@@ -110,11 +111,17 @@ static bool room_beside_offers(const struct filter_call *asking, const struct no
     return any;
 }
 
-static void count_work(struct filter_call *asking, const struct rank *rank)
+/* paid: steps that the question has paid for in advance. */
+static void count_work(struct filter_call *asking, const struct rank *rank, uint32_t paid)
 {
+    const uint32_t more = rank->steps > paid ? rank->steps - paid : 0;
+
     must(rank->work <= NODE_WORK_MAX);
     asking->steps += rank->steps;
     asking->work += rank->work;
+    /* The steps for one container are few, and unknown if its judgement was cached. */
+    if (asking->plan.request->n_wants > 1)
+        asking->work += policy_steps_work(more);
 }
 
 /* Offers only affect the rank, never whether the request fits. */
@@ -127,14 +134,19 @@ static enum reason filter_evaluate(struct filter_call *asking, struct candidate 
     must(node != NULL);
     asking->policy.node = node;
     asking->policy.slot = candidate->slot;
-    asking->policy.is_unscored = asking->work >= WORK_MAX;
+    asking->policy.is_unscored = asking->work >= asking->work_max;
     const enum reason why = policy_score(&asking->policy, &asking->plan, &candidate->rank);
-    count_work(asking, &candidate->rank);
+    count_work(asking, &candidate->rank, PLACE_STEPS_MAX);
     if (why != REASON_NONE || !room_beside_offers(asking, node, &room))
         return why;
+    /* No second search once the work is used up. */
+    if (asking->policy.is_unscored && asking->plan.request->n_wants > 1) {
+        candidate->rank.behind = true;
+        return REASON_NONE;
+    }
     candidate->rank.behind = policy_score_room(&asking->policy, &asking->plan, &room,
                                                &beside_offers, NULL) != REASON_NONE;
-    count_work(asking, &beside_offers);
+    count_work(asking, &beside_offers, 0);
     if (!candidate->rank.behind)
         candidate->rank = beside_offers;
     must(candidate->rank.charge_milli > 0 || asking->plan.request->n_wants == 0);
@@ -362,14 +374,15 @@ static bool is_behind_list(const struct filter_call *asking, const struct filter
 
 /*
  * Judges a node by its cached judgement alone, if that is enough: most nodes come behind those that
- * are listed already, or refuse. Beyond WORK_MAX, cached judgements are not used.
+ * are listed already, or refuse. Beyond the limit of work, cached judgements
+ * are not used.
  */
 static bool filter_dismiss(struct filter_call *asking, const struct filter_answer *out,
                            const struct node *node, const struct policy_brief *brief,
                            enum reason *out_why)
 {
     must(node != NULL);
-    if (!brief->known || asking->work >= WORK_MAX)
+    if (!brief->known || asking->work >= asking->work_max)
         return false;
     if (brief->why != REASON_NONE)
         plan_obey(&asking->plan, plan_rule(&asking->plan, node->rules)); /* for plan_cause() */
@@ -489,12 +502,14 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     asking.recalled = 0;
     /* The search for several containers is paid in advance for each name. */
     asking.work = question->request->n_wants > 1 ? (uint64_t)question->n_names * SEARCH_WORK : 0;
+    asking.work_max = policy_work_max(question->n_names);
     policy_begin(question->cache, question->snapshot, question->request);
     plan_init(&asking.plan, question->request, question->snapshot->context);
     plan_remember(&asking.plan, arena);
     index_offers(question, arena, &asking.index);
     ask_all(&asking, out);
     out->steps = asking.steps;
+    out->work = asking.work;
     out->verdict = out->n_candidates > 0 ? FILTER_FITS : FILTER_NONE;
     if (out->verdict == FILTER_NONE)
         return;

@@ -180,6 +180,11 @@ static void browse_all(const struct policy *policy, const struct node *node, str
         out_placement->exact = out->exact;
 }
 
+uint32_t policy_steps_work(uint32_t steps)
+{
+    return work_of((uint64_t)steps * STEP_WORK);
+}
+
 void policy_say_reserve(const struct policy_context *context, uint32_t rule, struct strbuf *out)
 {
     must(context->rulebook != NULL && rule < context->rulebook->n_rules);
@@ -249,6 +254,8 @@ static enum reason score_anew(const struct policy_question *question, struct pla
     const struct policy *policy = policy_asked(question, plan->rule);
 
     must(out != NULL);
+    /* One container is searched faster than an exception is worth. */
+    plan->skips_tiers = question->is_unscored && plan->request->n_wants > 1;
     const enum reason why =
         policy->waste != NULL
             ? score_room(question, plan, room, scores, out, out_placement)

@@ -70,6 +70,7 @@ struct filter_answer {
     uint32_t n_candidates; /* best first */
     struct candidate *candidate;
     uint64_t steps;      /* search steps of all nodes */
+    uint64_t work;       /* of all nodes, in units of policy.h; 0 with a reservation */
     struct cause *cause; /* by name; REASON_NONE: it fits */
     /* RESERVED, HELD_ELSEWHERE, LISTED_UNBOUND; borrowed from the snapshot */
     const struct allocation *held;

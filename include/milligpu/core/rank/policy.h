@@ -15,7 +15,7 @@
  * Under every policy, before these:
  *
  *   behind     nodes filled by offers come after all others (filter.h)
- *   unscored   nodes after WORK_MAX come after the scored ones, see below
+ *   unscored   nodes beyond the limit of work come after the scored ones, see below
  *   rule a     the price of the dearest GPU used (rulebook.h); 0 without a price
  *   rule b     how far apart the GPUs of a want lie (place.h)
  *   rule c     nodes under the policy of the document before those under the policy of a rule, and
@@ -43,11 +43,15 @@
  * and stock = max(1, nodes / 120). A pod does not pay for its own class's first place.
  *
  * At most LAYOUTS_MAX placements of a node are judged one by one (fgd and rollout; spread, if
- * several containers request GPUs). After WORK_MAX units of work for one question, the remaining
- * nodes rank behind, by binpack. A unit takes at most about a microsecond: work counts the items
- * that are judged (steps of the enumeration, GPUs, shapes, pods of the sequences), each with a
- * measured weight, whether the result is cached or not. A question about several containers also
- * pays for the search on each name, in advance. So neither limit depends on the state of a cache.
+ * several containers request GPUs). After policy_work_max() units of work for one question, the
+ * remaining nodes rank behind, by binpack. That limit grows with the names of the question, so a
+ * small cluster does not wait as long as a large one. A unit takes at most about a microsecond:
+ * work counts the items that are judged (steps of the enumeration, GPUs, shapes, pods of the
+ * sequences), each with a measured weight, whether the result is cached or not. A question about
+ * several containers also pays for one search on each name, in advance, and for further ones, with
+ * cheaper GPUs (rule a) or beside offers, when they are done. On the remaining nodes there are
+ * none: rule a compares the dearest open GPU, and all that have offers are behind. So neither limit
+ * depends on the state of a cache.
  *
  * No floating point: the thresholds of the sigmoid are integers. A score cache belongs to its
  * caller and never changes an answer.
@@ -60,8 +64,11 @@
 #include "milligpu/core/rules/policy_context.h"
 
 enum {
-    LAYOUTS_MAX = 64,       /* judged placements of one node */
-    WORK_MAX = 220000,      /* units of one question */
+    LAYOUTS_MAX = 64, /* judged placements of one node */
+    WORK_MIN = 17500, /* units of a question of up to WORK_NAMES names */
+    WORK_NAMES = 1000,
+    WORK_OF_NAME = 9,       /* more units for each further name */
+    WORK_MAX = 220000,      /* units of any question */
     NODE_WORK_MAX = 0xFFFF, /* limit for one node */
     SEARCH_WORK = 8,        /* for each name, if several containers request GPUs */
     PRICE_EVERY = 20,       /* grants between two calculations of the prices */
@@ -69,6 +76,21 @@ enum {
     FREE_SHARE_COST = 300, /* in units of merit, for a node that is entirely free */
     SCARCE_COST = 7500,    /* in units of merit, for each GPU of a class that has become scarce */
 };
+
+static_assert((uint64_t)WORK_NAMES * SEARCH_WORK < WORK_MIN && WORK_OF_NAME > SEARCH_WORK,
+              "the search for several containers leaves work for scores");
+
+/* The units of this many steps of a search. */
+uint32_t policy_steps_work(uint32_t steps);
+
+/* The limit of work for a question about this many names. */
+static inline uint64_t policy_work_max(uint32_t names)
+{
+    const uint64_t further = names > WORK_NAMES ? names - WORK_NAMES : 0;
+    const uint64_t units = WORK_MIN + further * WORK_OF_NAME;
+
+    return units < WORK_MAX ? units : WORK_MAX;
+}
 
 /*
  * Cached scores. Used by one caller at a time. Holds at most SCORE_CACHE_BYTES_MAX, and a reference
@@ -99,7 +121,7 @@ struct policy_question {
      * judgement nor its names are cached.
      */
     uint32_t slot;
-    bool is_unscored; /* WORK_MAX is exceeded: ranked by binpack, behind the others */
+    bool is_unscored; /* the work is used up: ranked by binpack, behind the others */
 };
 
 /*
