@@ -268,6 +268,7 @@ static void scene_open(struct scene *scene, uint32_t nodes, bool full)
     else
         (void)cluster_fill_half(scene->ledger, nodes);
     webhook_fixture_init(&scene->fixture, NULL);
+    cluster_set_policy(scene->ledger, CLUSTER_SHIPPED);
     batch_publish(&scene->fixture.app, scene->ledger);
 }
 
@@ -303,22 +304,22 @@ static void measure_half_full(uint32_t nodes, uint32_t scale)
 }
 
 /* Warm: each node was judged for this request before. */
-static void measure_policy(struct scene *scene, enum policy_kind kind, uint32_t scale)
+static void measure_policy(struct scene *scene, uint32_t policy, uint32_t scale)
 {
+    const char *name = cluster_policy_name(policy);
     char what[64];
 
-    cluster_set_policy(scene->ledger, kind);
+    cluster_set_policy(scene->ledger, policy);
     batch_publish(&scene->fixture.app, scene->ledger);
-    for (int cold = 0; cold < (policy_needs_workload(kind) ? 2 : 1); cold++) {
+    for (int cold = 0; cold < (policy == POLICY_BINPACK ? 1 : 2); cold++) {
         scene->cold = cold == 1;
         ask_for(scene, 500, WINDOWS * 2 * scale);
-        (void)snprintf(what, sizeof what, "%s.fits_%s", policy_name(kind), cold ? "cold" : "warm");
+        (void)snprintf(what, sizeof what, "%s.fits_%s", name, cold ? "cold" : "warm");
         measure_calls(scene, "/scheduler/filter", what);
         ask_for(scene, scene->nodes, WINDOWS * scale);
         measure_calls(scene, "/scheduler/filter", what);
         ask_for(scene, 16, WINDOWS * 2 * scale);
-        (void)snprintf(what, sizeof what, "%s.prioritize_%s", policy_name(kind),
-                       cold ? "cold" : "warm");
+        (void)snprintf(what, sizeof what, "%s.prioritize_%s", name, cold ? "cold" : "warm");
         measure_calls(scene, "/scheduler/prioritize", what);
     }
     scene->cold = false;
@@ -326,12 +327,13 @@ static void measure_policy(struct scene *scene, enum policy_kind kind, uint32_t 
 
 static void measure_policies(uint32_t nodes, uint32_t scale)
 {
-    static const enum policy_kind kind[] = {POLICY_BINPACK, POLICY_FGD, POLICY_ROLLOUT};
+    static const uint32_t policies[] = {CLUSTER_SHIPPED, POLICY_BINPACK, POLICY_FGD,
+                                        POLICY_ROLLOUT};
     struct scene scene;
 
     scene_open(&scene, nodes, false);
-    for (size_t i = 0; i < ARRAY_LEN(kind); i++)
-        measure_policy(&scene, kind[i], scale);
+    for (size_t i = 0; i < ARRAY_LEN(policies); i++)
+        measure_policy(&scene, policies[i], scale);
     scene_close(&scene);
 }
 
@@ -346,7 +348,7 @@ static void measure_score_cache(uint32_t nodes, uint32_t requests)
 
     strbuf_init(&body);
     scene_open(&scene, nodes, false);
-    cluster_set_policy(scene.ledger, POLICY_ROLLOUT);
+    cluster_set_policy(scene.ledger, CLUSTER_SHIPPED);
     batch_publish(&scene.fixture.app, scene.ledger);
     ask_for(&scene, nodes, 1);
     http_call_init(&call, "/scheduler/filter");

@@ -2,26 +2,28 @@
  * bench_instructions - a fixed amount of each kind of work, to be counted by callgrind.
  *
  * Times differ from run to run and from machine to machine; the number of instructions hardly does,
- * so a commit can be held to it (bench/instructions). Each kind is a function counted_NAME() with
- * its preparations outside. 1,000 nodes, half of all milli held, the policy that is shipped, the
- * ledger on a file. One thread; the clock stands still.
+ * so a commit can be held to it (bench/instructions). Each kind is a function counted_NAME(), which
+ * does it TIMES times, or counted_once_NAME(), with its preparations outside. 1,000 nodes, half of
+ * all milli held, the policy that is shipped, the ledger on a file. One thread; the clock stands
+ * still.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/document/policy/policy_document.h"
-#include "milligpu/document/policy/zone_file.h"
+#include "milligpu/core/answer/filter.h"
 #include "milligpu/spine/message.h"
 #include "milligpu/store/store.h"
 #include "milligpu/sync/informer.h"
 #include "milligpu/writer/writer.h"
 
 #include "cluster.h"
+#include "greedy.h"
 #include "half_full.h"
 #include "measure.h"
 #include "messages.h"
 #include "standstill.h"
+#include "unlike.h"
 #include "webhook_fixture.h"
 
 /* Called once each, and found by name in what callgrind writes. */
@@ -186,7 +188,58 @@ COUNTED counted_start(const char *path)
     store_close(store);
 }
 
+static void ask_unlike(const struct unlike *unlike, const struct greedy *greedy)
+{
+    struct arena arena;
+    struct filter_answer answer;
+    struct filter_question question = {.snapshot = unlike->snapshot,
+                                       .request = &greedy->request,
+                                       .n_names = NODES,
+                                       .name = unlike->name,
+                                       .shortlist = FEW_NAMES,
+                                       .cache = score_cache_new()};
+
+    arena_init(&arena);
+    filter_ask(&question, &arena, &answer);
+    must(answer.n_candidates == FEW_NAMES);
+    arena_done(&arena);
+    score_cache_free(question.cache);
+}
+
+COUNTED counted_once_worst_share(const struct unlike *unlike, const struct greedy *greedy)
+{
+    ask_unlike(unlike, greedy);
+}
+
+COUNTED counted_once_worst_gpus(const struct unlike *unlike, const struct greedy *greedy)
+{
+    ask_unlike(unlike, greedy);
+}
+
+COUNTED counted_once_worst_containers(const struct unlike *unlike, const struct greedy *greedy)
+{
+    ask_unlike(unlike, greedy);
+}
+
 /* --- what is counted --- */
+
+/* The most expensive requests (bench_worst.c), whose work the limit of a question ends. */
+static void count_worst(void)
+{
+    static struct unlike unlike;
+    static struct greedy greedy;
+
+    unlike_init(&unlike, &unlike_fills[UNLIKE_HALF_ALIKE], NODES);
+    cluster_set_policy(unlike.ledger, CLUSTER_SHIPPED);
+    unlike_publish(&unlike);
+    greedy_make_named("one_share", &greedy);
+    counted_once_worst_share(&unlike, &greedy);
+    greedy_make_named("1_of_4", &greedy);
+    counted_once_worst_gpus(&unlike, &greedy);
+    greedy_make_named("6_of_2_small", &greedy);
+    counted_once_worst_containers(&unlike, &greedy);
+    unlike_done(&unlike);
+}
 
 /* Questions of pods, about windows of names that move as kube-scheduler's do. */
 static void questions(struct counting *counting, const char *amount, uint32_t names)
@@ -396,21 +449,6 @@ static int note_request(void *ctx, const struct kube_request *request, struct er
     return 0;
 }
 
-/* The policy that is shipped. */
-static struct rulebook *shipped(void)
-{
-    const struct policy_edges edges = {.load_zone = zone_load};
-    const struct text document = text_of(policy_document_find(TEXT("mixed")));
-    struct rulebook *book = NULL;
-    struct strbuf warnings;
-    struct err err;
-
-    strbuf_init(&warnings);
-    must(policy_document_read(document, "mixed", &edges, &book, &warnings, &err) == 0);
-    strbuf_done(&warnings);
-    return book;
-}
-
 int main(int argc, char **argv)
 {
     struct options options;
@@ -428,12 +466,8 @@ int main(int argc, char **argv)
     counting.watch = nowhere;
     counting.watch.ctx = &counting;
     counting.watch.start = note_request;
-    struct rulebook *mixed = shipped();
-    const struct app_edges edges = {.clock = standstill_clock(),
-                                    .store = store,
-                                    .rulebook = mixed,
-                                    .watch = &counting.watch,
-                                    .calls = &nowhere};
+    const struct app_edges edges = {
+        .clock = standstill_clock(), .store = store, .watch = &counting.watch, .calls = &nowhere};
     webhook_fixture_init(&counting.fixture, &edges);
     counting.fixture.settings.events = false;
     const uint32_t pods = half_full(&counting.fixture.app, NODES);
@@ -444,6 +478,7 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < TIMES; i++)
         strbuf_init(&counting.body[i]);
 
+    count_worst();
     count_decoding(&counting);
     count_webhooks(&counting);
     warm_up(&counting, pods);
@@ -455,7 +490,6 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < TIMES; i++)
         strbuf_done(&counting.body[i]);
     webhook_fixture_done(&counting.fixture);
-    rulebook_unref(mixed);
     store_close(store);
     counted_start(path);
     return 0;

@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "milligpu/base/alloc.h"
+#include "milligpu/core/rules/tally.h"
+#include "milligpu/document/policy/policy_document.h"
+#include "milligpu/document/policy/zone_file.h"
+#include "milligpu/settings/settings.h"
 
 #include "measure.h"
 
@@ -257,17 +261,16 @@ void cluster_fill_up(struct ledger *ledger, uint32_t nodes)
 enum { CLASSES = 100 };
 
 /* Small shapes and those of one GPU come most often. */
-static struct workload *cluster_workload(void)
+static void cluster_classes(struct workload_class out[CLASSES])
 {
     static const uint32_t milli[] = {1000, 500, 250, 100, 300, 750, 200, 400, 600, 333, 450, 820};
     static const uint32_t parts[] = {1, 2, 4, 8};
     static const uint32_t cores[] = {4, 8, 16, 1, 12, 32, 6, 64};
     static const char *model[] = {"*H100*"};
-    struct workload_class class[CLASSES];
 
     for (uint32_t i = 0; i < CLASSES; i++) {
         const uint32_t width = i % 4 == 3 ? parts[1 + i / 4 % 3] : 1;
-        class[i] = (struct workload_class){
+        out[i] = (struct workload_class){
             .host = {1000 * cores[i / 12 % ARRAY_LEN(cores)], 4096 * (1 + i)},
             .parts = width,
             .milli = width > 1 ? GPU_MILLI : milli[i % ARRAY_LEN(milli)],
@@ -276,17 +279,81 @@ static struct workload *cluster_workload(void)
             .count = 1 + 2000 / (i + 1),
         };
     }
-    return workload_new(class, CLASSES);
 }
 
-void cluster_set_policy(struct ledger *ledger, enum policy_kind kind)
+static const char *shipped_name(void)
 {
-    struct workload *workload = policy_needs_workload(kind) ? cluster_workload() : NULL;
-    struct policy_context *context = policy_context_new(kind, 0, workload);
+    static char name[64];
+    char program[] = "bench";
+    char *argv[] = {program, NULL};
+    char *envp[] = {NULL};
+    struct settings_set *set = NULL;
+    enum settings_action action;
+    struct err err;
 
+    must(settings_load(1, argv, envp, &set, &action, &err) == 0);
+    must((size_t)snprintf(name, sizeof name, "%s", settings_get(set)->policy) < sizeof name);
+    settings_free(set);
+    return name;
+}
+
+struct rulebook *cluster_shipped(void)
+{
+    const struct policy_edges edges = {.load_zone = zone_load};
+    const char *name = shipped_name();
+    struct rulebook *book = NULL;
+    struct strbuf warnings;
+    struct err err;
+
+    strbuf_init(&warnings);
+    must(policy_document_find(text_of(name)) != NULL);
+    must(policy_document_read(text_of(policy_document_find(text_of(name))), name, &edges, &book,
+                              &warnings, &err) == 0);
+    strbuf_done(&warnings);
+    return book;
+}
+
+static void set_shipped(struct ledger *ledger)
+{
+    struct workload_class class[CLASSES];
+    const struct tally_rows rows = {.pods = 2 * TALLY_HALF, .n_classes = CLASSES, .class = class};
+    struct rulebook *book = cluster_shipped();
+    struct tally *tally = NULL;
+    struct err err;
+
+    cluster_classes(class);
+    must(tally_restore(&rows, &tally, &err) == 0);
+    tally_expect(tally, book);
+    struct workload *workload = tally_workload(tally);
+    struct policy_context *context = policy_context_of_rulebook(book, 0, workload);
+    must(book->n_rules == 0); /* with rules, the nodes would have to be matched, too */
     ledger_set_policy_context(ledger, context);
     policy_context_unref(context);
     workload_unref(workload);
+    tally_free(tally);
+    rulebook_unref(book);
+}
+
+void cluster_set_policy(struct ledger *ledger, uint32_t policy)
+{
+    struct workload_class class[CLASSES];
+
+    if (policy == CLUSTER_SHIPPED) {
+        set_shipped(ledger);
+        return;
+    }
+    const enum policy_kind kind = (enum policy_kind)policy;
+    cluster_classes(class);
+    struct workload *workload = policy_needs_workload(kind) ? workload_new(class, CLASSES) : NULL;
+    struct policy_context *context = policy_context_new(kind, 0, workload);
+    ledger_set_policy_context(ledger, context);
+    policy_context_unref(context);
+    workload_unref(workload);
+}
+
+const char *cluster_policy_name(uint32_t policy)
+{
+    return policy == CLUSTER_SHIPPED ? shipped_name() : policy_name((enum policy_kind)policy);
 }
 
 void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,

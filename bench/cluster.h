@@ -56,10 +56,15 @@ uint32_t cluster_fill_half(struct ledger *ledger, uint32_t nodes);
 void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
 
 /*
- * The ledger's policy from now on. One that judges nodes knows a workload of 100 classes: parts of
- * a GPU, whole GPUs, and pods of 2, 4 and 8 GPUs, with 1 to 64 cores, a few of them of one model.
+ * The ledger's policy from now on: one of policy_kind.h, or the document that is shipped. One that
+ * judges nodes knows a workload of 100 classes: parts of a GPU, whole GPUs, and pods of 2, 4 and 8
+ * GPUs, with 1 to 64 cores, a few of them of one model; and what the document expects.
  */
-void cluster_set_policy(struct ledger *ledger, enum policy_kind kind);
+enum { CLUSTER_SHIPPED = POLICIES };
+void cluster_set_policy(struct ledger *ledger, uint32_t policy);
+/* That of the shipped document is the default of the setting "policy": "mixed". */
+const char *cluster_policy_name(uint32_t policy);
+struct rulebook *cluster_shipped(void) MUST_USE;
 
 /* A bound pod, as the API server shows it. */
 void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,

@@ -37,7 +37,7 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
     *fixture = (struct webhook_fixture){.settings = {.resource = cluster_wire.resource,
                                                      .whole_resource = cluster_wire.whole_resource,
                                                      .base_path = "/scheduler",
-                                                     .policy = "binpack",
+                                                     .policy = cluster_policy_name(CLUSTER_SHIPPED),
                                                      .shortlist = 16,
                                                      .refusal_names = 100,
                                                      .min_milli = 1,
@@ -53,12 +53,11 @@ void webhook_fixture_init(struct webhook_fixture *fixture, const struct app_edge
                                                      .keys_namespace = "",
                                                      .wake = "off",
                                                      .namespace = "milligpu"}};
-    struct rulebook *bare = rulebook_new(POLICY_BINPACK, "binpack");
-    if (all.rulebook == NULL)
-        all.rulebook = bare;
+    struct rulebook *shipped = cluster_shipped();
+    all.rulebook = shipped;
     fill_edges(fixture, &all);
     app_open(app, &fixture->settings, &all, &fixture->parts);
-    rulebook_unref(bare);
+    rulebook_unref(shipped);
     atomic_store(&app->identified, true);
     atomic_store(&app->watch.nodes_synced, true);
     atomic_store(&app->watch.pods_synced, true);

@@ -374,8 +374,7 @@ static bool is_behind_list(const struct filter_call *asking, const struct filter
 
 /*
  * Judges a node by its cached judgement alone, if that is enough: most nodes come behind those that
- * are listed already, or refuse. Beyond the limit of work, cached judgements
- * are not used.
+ * are listed already, or refuse. Beyond the limit of work, cached judgements are not used.
  */
 static bool filter_dismiss(struct filter_call *asking, const struct filter_answer *out,
                            const struct node *node, const struct policy_brief *brief,
