@@ -114,14 +114,13 @@ static bool room_beside_offers(const struct filter_call *asking, const struct no
 /* paid: steps that the question has paid for in advance. */
 static void count_work(struct filter_call *asking, const struct rank *rank, uint32_t paid)
 {
-    const uint32_t more = rank->steps > paid ? rank->steps - paid : 0;
-
     must(rank->work <= NODE_WORK_MAX);
+    must(asking->plan.request != NULL);
     asking->steps += rank->steps;
     asking->work += rank->work;
     /* The steps for one container are few, and unknown if its judgement was cached. */
-    if (asking->plan.request->n_wants > 1)
-        asking->work += policy_steps_work(more);
+    if (rank->steps > paid && asking->plan.request->n_wants > 1)
+        asking->work += policy_steps_work(rank->steps - paid);
 }
 
 /* Offers only affect the rank, never whether the request fits. */
@@ -347,6 +346,7 @@ static void find_nodes(const struct filter_call *asking, uint32_t first, struct 
     must(first < question->n_names);
     out->count = count;
     const uint32_t known = find_known(question, first, count, out->node, out->slot);
+    must(known <= count);
     for (uint32_t i = known; i < count; i++)
         hash[i] = question->hash != NULL ? question->hash[first + i]
                                          : text_hash(question->name[first + i]);

@@ -409,6 +409,7 @@ void score_cache_briefs(const struct score_cache *cache, uint32_t count,
 void score_cache_count(struct score_cache *cache, uint32_t count)
 {
     must(cache->now != NULL);
+    must(count <= NODES_MAX);
     cache->counts.found += count;
 }
 
@@ -556,6 +557,7 @@ static void grow_idle(struct score_cache *cache)
     must(entries < IDLE_ENTRIES_MAX);
     cache->idle_entries = 2 * entries;
     cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
+    must(cache->idle_entries <= IDLE_ENTRIES_MAX);
     for (uint32_t i = 0; i < entries; i++)
         if (former[i].idle > 0)
             *idle_place(cache, &former[i].key) = former[i];
