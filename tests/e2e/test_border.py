@@ -67,6 +67,7 @@ class Browsers(harness.Story):
                 self.assertEqual(status(ask(port, raw)), expected)
                 self.assertIsNone(self.state("page"))
         self.assertEqual(status(ask(port, post(path, body))), 200)
+        self.daemon.settle("page", "default")
         self.assertEqual(self.state("page"), "bound")
 
     def test_browser_page__cannot_create_pods_or_read_answers(self):
