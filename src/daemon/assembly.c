@@ -180,6 +180,15 @@ static void free_queue(struct queue *queue)
     queue_free(queue);
 }
 
+static void free_tables(struct app *app)
+{
+    usage_table_free(STEAL(app->usage_table));
+    score_caches_free(STEAL(app->score_caches));
+    waiting_pods_free(STEAL(app->waiting_pods));
+    node_digests_free(STEAL(app->node_digests));
+    pod_cache_free(STEAL(app->pod_cache));
+}
+
 /*
  * Frees users before their dependencies: every producer of messages before the queue. STEAL leaves
  * NULL behind, which makes a second call harmless.
@@ -194,11 +203,7 @@ void app_close(struct app *app, struct app_parts *parts)
     command_trace_free(STEAL(app->command_trace));
     webhooks_free(STEAL(parts->webhooks));
     free_queue(STEAL(app->queue));
-    usage_table_free(STEAL(app->usage_table));
-    score_caches_free(STEAL(app->score_caches));
-    waiting_pods_free(STEAL(app->waiting_pods));
-    node_digests_free(STEAL(app->node_digests));
-    pod_cache_free(STEAL(app->pod_cache));
+    free_tables(app);
     policy_reload_free(STEAL(app->policy_reload));
     commits_free(STEAL(app->commits));
     view_free(STEAL(app->view));

@@ -421,7 +421,7 @@ static enum reason filter_weigh(struct filter_call *asking, uint32_t name, const
 static void ask_all(struct filter_call *asking, struct filter_answer *out)
 {
     const uint32_t names = asking->question->n_names;
-    UNSET struct name_batch batch;
+    struct name_batch batch = {.count = 0};
 
     for (uint32_t first = 0; first < names; first += AT_ONCE) {
         find_nodes(asking, first, &batch);

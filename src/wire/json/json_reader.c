@@ -773,7 +773,7 @@ bool json_read_field(struct json_reader *in, struct json_read_fields *fields, in
 {
     must(fields->n_keys <= JSON_FIELDS_MAX);
 
-    struct text key;
+    struct text key = TEXT("");
     while (json_read_key(in, &key)) {
         const int found = field_of(fields, key);
         if (found < 0) {
