@@ -194,7 +194,7 @@ static int check_present(sqlite3 *db, struct err *err)
         "SELECT 'pod ' || uid || ' has two live allocations' FROM allocation"
         " WHERE state <> 'released' GROUP BY uid HAVING count(*) > 1",
         "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
-        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id = a.alias AND b.id <> a.id",
+        " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id = a.alias",
         "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
         " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.alias = a.alias AND b.id <> a.id",
         "SELECT 'node ' || g.node || ' is gone, yet shows GPU ' || g.id FROM node AS n"

@@ -168,6 +168,14 @@ CORE_TEST(claims__are_at_most_the_gpus_of_a_node)
     assert_int_equal(core->ledger->owners.count, 0);
 }
 
+CORE_TEST(owner__is_the_node_with_the_uuid)
+{
+    assert_int_equal(core_node(core, "n1", two_a100, 2), VERDICT_OK);
+    assert_ptr_equal(ledger_owner(core->ledger, TEXT("GPU-b")),
+                     ledger_node(core->ledger, TEXT("n1")));
+    assert_null(ledger_owner(core->ledger, TEXT("GPU-z")));
+}
+
 CORE_TEST(next_open__visits_reservations_only)
 {
     size_t at = 0;

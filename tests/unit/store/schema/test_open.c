@@ -252,6 +252,9 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
         {"INSERT INTO node VALUES ('n2', '', 'none', 'none', '', 0, 0);"
          "UPDATE gpu SET node = 'n2' WHERE id = 'GPU-a'",
          "does not have GPU GPU-a"},
+        {"INSERT INTO node VALUES ('n2', '', 'none', 'none', '', 0, 0);"
+         "UPDATE gpu SET node = 'n2', id = 'GPU-z', alias = 'GPU-a' WHERE id = 'GPU-a'",
+         "does not have GPU GPU-a"},
         {"UPDATE charge SET milli = 1001 - (SELECT sum(milli) FROM charge WHERE live = 1"
          " AND gpu = 'GPU-a' AND allocation <> 1) WHERE allocation = 1 AND gpu = 'GPU-a'",
          "grants of 1001 milli"},
