@@ -8,9 +8,9 @@
  *   status.images                            changes with each image that kubelet pulls or removes
  *   status.conditions[].lastHeartbeatTime    the heartbeat
  *
- * What stays is one text: a JSON value is never empty, so its absence shows which values were left
+ * The rest is one text: a JSON value is never empty, so its absence shows which values were left
  * out, and two events with one text differ only in those values. All values pass the same reader
- * as in watch_decode() and node_decode(), so what that refuses has no digest.
+ * as in watch_decode() and node_decode(), so a line that it refuses has no digest.
  */
 #include "milligpu/wire/json/json.h"
 

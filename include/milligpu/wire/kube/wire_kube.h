@@ -38,7 +38,7 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
 
-/* Of a watch event of a Node. name and bytes are not 0. */
+/* The digest of one watch event of a Node. name and bytes are not 0. */
 struct node_digest {
     uint64_t name;       /* node_digest_name() */
     uint64_t bytes;      /* of the event, without the values that a heartbeat changes */
