@@ -51,7 +51,7 @@ static void sip_byte(struct siphash *hash, unsigned char byte)
     hash->rest = 0;
 }
 
-/* Whole words without the rest if it is empty, else shifted by it: few pieces begin at a word. */
+/* Words are shifted by the rest, unless it is empty: few pieces begin at a word. */
 void siphash_add(struct siphash *hash, struct text piece)
 {
     const unsigned shift = hash->len % 8 * 8;

@@ -439,7 +439,7 @@ size_t writer_step(struct writer *writer, int64_t wait_ms)
     return taken;
 }
 
-/* Without the queue: a bind would be reserved, and nothing would send it. */
+/* The queue is left alone: a bind from it would be reserved, and nothing would send it. */
 void writer_end(struct writer *writer)
 {
     must(sole_thread_enter(&writer->thread));
