@@ -22,7 +22,7 @@ static const char node[] =
     "\"2026-11-21T01:50:00Z\",\"lastTransitionTime\":\"2026-11-20T01:50:00Z\"}],\"images\":"
     "[{\"names\":[\"a/b:1\"],\"sizeBytes\":123}],\"nodeInfo\":{\"bootID\":\"b1\"}}}";
 
-/* Of an event with this object. False: it has none. The version is valid until the next call. */
+/* The digest of an event with this object. False: none. The version lasts until the next call. */
 static bool digest_of(struct text object, struct node_digest *out)
 {
     static char version[64];
@@ -148,7 +148,7 @@ TEST(node_digest__leaves_out_values_at_their_places_only)
         }
 }
 
-/* What the reader refuses is decoded, which reports the error. */
+/* Decoding reports the error of a line that the reader refuses. */
 TEST(node_digest__does_not_exist_without_a_name_or_json)
 {
     static const char *const bad[] = {
