@@ -222,7 +222,7 @@ static bool is_put_off(const struct api_fixture *fixture)
     return tables.n_put_off > 0;
 }
 
-/* What the writer has put off comes by itself a moment later. */
+/* Messages that the writer has put off are handled by themselves a moment later. */
 void api_fixture_run(struct api_fixture *fixture)
 {
     const struct clock_ops *clock = &fixture->app.clock;

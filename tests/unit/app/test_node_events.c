@@ -181,7 +181,7 @@ SCENE_TEST(node_event__is_handled_when_the_object_changed)
     assert_int_equal(shows(scene, "MODIFIED", "n2", no_gpu), 0);
 }
 
-/* What an event repairs may be due to a pod that has come or ended since. */
+/* A pod that has come or ended since may leave something that the event repairs. */
 SCENE_TEST(node_event__is_handled_after_the_ledgers_node_changed)
 {
     show_twice(scene, "n1", one_gpu);

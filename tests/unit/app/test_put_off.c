@@ -110,7 +110,7 @@ APP_TEST(answer__comes_before_the_second_commit)
     assert_string_equal(fixture_error(call), "");
     assert_string_equal(fixture_where(fixture, "a"), "n1");
     assert_int_equal(fixture->commits, before + 1);
-    /* What is shown is what is on disk. */
+    /* Readers see the state that is on disk. */
     assert_int_equal(fixture_reserved(fixture, "n1"), 300);
     pass_ms(fixture, PUT_OFF_MS - 1);
     assert_int_equal(step(fixture), 0);
@@ -256,7 +256,7 @@ APP_TEST(put_off__ends_with_an_event_that_shows_an_end)
     assert_bound(fixture, 0);
 }
 
-/* What is bound already has nothing to confirm. */
+/* A pod that is bound already has nothing to confirm. */
 APP_TEST(put_off__does_not_begin_with_a_later_event)
 {
     fixture_grant(fixture, "a", "300", "n1");
