@@ -19,7 +19,7 @@
 
 enum { ROUNDS = 3, SIZES = 3, MEASURED = POLICIES + 1 };
 
-/* Of which all but the first three are only compared on the largest cluster. */
+/* All but the first three are compared on the largest cluster only. */
 static const uint32_t policies[MEASURED] = {CLUSTER_SHIPPED, POLICY_BINPACK, POLICY_ROLLOUT,
                                             POLICY_FIRSTFIT, POLICY_SPREAD,  POLICY_FGD};
 

@@ -62,7 +62,7 @@ void cluster_fill_up(struct ledger *ledger, uint32_t nodes);
  */
 enum { CLUSTER_SHIPPED = POLICIES };
 void cluster_set_policy(struct ledger *ledger, uint32_t policy);
-/* That of the shipped document is the default of the setting "policy": "mixed". */
+/* The shipped document is called by the default of the setting "policy": "mixed". */
 const char *cluster_policy_name(uint32_t policy);
 struct rulebook *cluster_shipped(void) MUST_USE;
 

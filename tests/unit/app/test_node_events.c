@@ -113,7 +113,7 @@ static size_t shows(struct scene *scene, const char *type, const char *name, con
 static const char one_gpu[] = MILLI("1000");
 static const char no_gpu[] = "";
 
-/* In the snapshot. */
+/* The number of GPUs that the snapshot shows. */
 static uint32_t gpus(const struct scene *scene, const char *name)
 {
     CLEANUP(snapshot_unrefp)

@@ -38,7 +38,7 @@ static int tear_down(void **state __attribute__((unused)))
 
 #define FIXTURE_TEST(name) TEST_WITH(name, void *state, set_up, tear_down)
 
-/* With annotations, runtime and allocatable. */
+/* A Node with annotations, runtime and allocatable. */
 #define ONE_NODE                                                                                   \
     "{\"metadata\":{\"name\":\"n1\",\"uid\":\"u\",\"annotations\":{%s},"                           \
     "\"labels\":{\"nvidia.com/gpu.present\":\"true\"}},\"status\":{\"nodeInfo\":{"                 \

@@ -183,7 +183,7 @@ static void assert_best(const struct setting *setting, const struct placement *b
         assert_int_equal(found.part[p].gpu, best->part[p].gpu);
 }
 
-/* That of a card of an unknown model with hardly any memory. */
+/* A card of an unknown model with hardly any memory has that price. */
 TEST(level__may_have_the_price_1)
 {
     struct setting setting;
