@@ -205,7 +205,7 @@ static void decode(struct text body, struct arena *arena)
     struct extender_args args;
     struct err err;
 
-    must(extender_args_decode(body, &cluster_wire, arena, &args, &err) == 0);
+    must(extender_args_decode(body, &cluster_wire, NULL, arena, &args, &err) == 0);
     arena_reset(arena);
 }
 

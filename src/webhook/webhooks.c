@@ -32,6 +32,7 @@ enum { SCRATCH_KEEP_BYTES = 1024 * 1024 };
 struct scratch {
     struct arena arena;
     struct offer offer[OFFERS_MAX];
+    struct name_order *order; /* owned; of the names that filter calls list */
     struct scratch *next;
 };
 
@@ -82,6 +83,7 @@ void webhooks_free(struct webhooks *webhooks)
         struct scratch *scratch = webhooks->free_scratch;
         webhooks->free_scratch = scratch->next;
         arena_done(&scratch->arena);
+        name_order_free(scratch->order);
         xfree(scratch);
     }
     mutex_done(&webhooks->lock);
@@ -101,6 +103,7 @@ static struct scratch *take_scratch(struct webhooks *webhooks)
     mutex_unlock(&webhooks->lock);
     if (scratch == NULL) {
         scratch = xcalloc(1, sizeof *scratch);
+        scratch->order = name_order_new();
         arena_init(&scratch->arena);
     }
     return scratch;
@@ -122,7 +125,7 @@ size_t webhooks_bytes(struct webhooks *webhooks)
 
     mutex_lock(&webhooks->lock);
     for (const struct scratch *at = webhooks->free_scratch; at != NULL; at = at->next)
-        bytes += sizeof *at + arena_bytes(&at->arena);
+        bytes += sizeof *at + arena_bytes(&at->arena) + name_order_bytes(at->order);
     mutex_unlock(&webhooks->lock);
     return bytes;
 }
@@ -550,6 +553,7 @@ static enum ending webhooks_evaluate(struct question *question, const struct sna
         .n_names = question->args.n_names,
         .name = question->args.name,
         .hash = question->args.hash,
+        .known = question->args.known,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = shortlist_of(question),
         .n_offers = waiting_pods_offers(app->waiting_pods, uid, now, question->scratch->offer),
@@ -740,9 +744,18 @@ static void note_scheduler(struct question *question, bool scoring)
     }
 }
 
+/* For filter only: prioritize lists names in filter's order, which tells nothing about the next. */
+static struct name_order *order_for(struct question *question, const struct snapshot *snapshot)
+{
+    must(snapshot != NULL); /* milligpud is ready */
+    name_order_begin(question->scratch->order, snapshot);
+    return question->scratch->order;
+}
+
 /*
  * Handles filter and prioritize, which have the same body. Scratch memory is given back once the
- * call is answered.
+ * call is answered, and so is the snapshot in which the names were recognised: the nodes of
+ * args.known[] are borrowed from it.
  */
 static void open_args(struct webhooks *webhooks, struct http_call *call, bool scoring)
 {
@@ -756,8 +769,10 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
         filter_error(call, text);
         return;
     }
+    CLEANUP(snapshot_unrefp) const struct snapshot *listed = view_take(webhooks->app->view);
     question.scratch = take_scratch(webhooks);
     if (extender_args_decode(http_body(call), &webhooks->app->rules.wire_rules,
+                             scoring ? NULL : order_for(&question, listed),
                              &question.scratch->arena, &question.args, &err) < 0) {
         if (scoring) {
             webhooks_count(call, "prioritize", "error");

@@ -68,7 +68,7 @@ static void read_args(struct text body, json_t *root, struct arena *arena, struc
 {
     struct extender_args args;
     struct err err;
-    if (extender_args_decode(body, &rules, arena, &args, &err) != 0) {
+    if (extender_args_decode(body, &rules, NULL, arena, &args, &err) != 0) {
         refused(&err);
         return;
     }

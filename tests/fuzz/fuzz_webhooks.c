@@ -147,8 +147,8 @@ static void check_args(struct fuzz_app *fuzz, struct http_call *call, bool scori
     if (echoes_what_nobody_judges(call))
         return;
     json_t *answer = answer_of(call);
-    const bool good =
-        extender_args_decode(call->body, &fuzz->app.rules.wire_rules, &arena, &args, &err) == 0;
+    const bool good = extender_args_decode(call->body, &fuzz->app.rules.wire_rules, NULL, &arena,
+                                           &args, &err) == 0;
     must(good == (call->status == 200 &&
                   (scoring || json_string_length(json_object_get(answer, "Error")) == 0)));
     if (good && scoring)

@@ -23,6 +23,12 @@ struct offer_index {
     uint32_t *next;
 };
 
+/* An element of the heap of candidates, with what most comparisons need. */
+struct listed {
+    struct order_head head;
+    uint32_t at; /* index of the candidate */
+};
+
 /* State shared by all node names of one question. */
 struct filter_call {
     const struct filter_question *question;
@@ -31,6 +37,10 @@ struct filter_call {
     struct plan plan;
     uint64_t steps;
     uint64_t work; /* of judgements, in units of policy.h */
+    uint64_t work_max;
+    uint32_t most; /* maximum length of the list */
+    struct listed *heap;
+    uint32_t recalled; /* nodes judged by their cached judgement alone */
 };
 
 /*
@@ -40,7 +50,6 @@ struct filter_call {
 static uint32_t place_in_index(const struct offer_index *index, const struct atom *node)
 {
     must(node != NULL);
-    must((index->mask & (index->mask + 1)) == 0);
     return (uint32_t)((uintptr_t)node / 16) & index->mask;
 }
 
@@ -58,6 +67,7 @@ static void index_offers(const struct filter_question *question, struct arena *a
     while (slots < 2 * question->n_offers)
         slots *= 2;
     out->mask = slots - 1;
+    must((out->mask & slots) == 0);
     out->head = arena_array(arena, slots, sizeof *out->head);
     out->next = arena_array(arena, question->n_offers, sizeof *out->next);
     for (uint32_t i = 0; i < question->n_offers; i++) {
@@ -67,6 +77,15 @@ static void index_offers(const struct filter_question *question, struct arena *a
     }
 }
 
+/* False: the node has no offers. */
+static bool may_have_offers(const struct filter_call *asking, const struct node *node)
+{
+    const struct offer_index *index = &asking->index;
+
+    must(node != NULL);
+    return index->mask != 0 && index->head[place_in_index(index, node->name)] > 0;
+}
+
 /* Sets *room to the node's room minus its offers; false, with *room unset, if there are none. */
 static bool room_beside_offers(const struct filter_call *asking, const struct node *node,
                                struct room *room)
@@ -74,8 +93,7 @@ static bool room_beside_offers(const struct filter_call *asking, const struct no
     const struct offer_index *index = &asking->index;
     bool any = false;
 
-    must(node != NULL);
-    if (index->mask == 0)
+    if (!may_have_offers(asking, node))
         return false;
     uint32_t at = index->head[place_in_index(index, node->name)];
     for (; at > 0; at = index->next[at - 1]) {
@@ -93,31 +111,41 @@ static bool room_beside_offers(const struct filter_call *asking, const struct no
     return any;
 }
 
-static void count_work(struct filter_call *asking, const struct rank *rank)
+/* paid: steps that the question has paid for in advance. */
+static void count_work(struct filter_call *asking, const struct rank *rank, uint32_t paid)
 {
     must(rank->work <= NODE_WORK_MAX);
+    must(asking->plan.request != NULL);
     asking->steps += rank->steps;
     asking->work += rank->work;
+    /* The steps for one container are few, and unknown if its judgement was cached. */
+    if (rank->steps > paid && asking->plan.request->n_wants > 1)
+        asking->work += policy_steps_work(rank->steps - paid);
 }
 
 /* Offers only affect the rank, never whether the request fits. */
 static enum reason filter_evaluate(struct filter_call *asking, struct candidate *candidate)
 {
     const struct node *node = candidate->node;
-    struct rank beside_offers;
+    UNSET struct rank beside_offers;
     UNSET struct room room;
 
     must(node != NULL);
     asking->policy.node = node;
     asking->policy.slot = candidate->slot;
-    asking->policy.is_unscored = asking->work >= WORK_MAX;
+    asking->policy.is_unscored = asking->work >= asking->work_max;
     const enum reason why = policy_score(&asking->policy, &asking->plan, &candidate->rank);
-    count_work(asking, &candidate->rank);
+    count_work(asking, &candidate->rank, PLACE_STEPS_MAX);
     if (why != REASON_NONE || !room_beside_offers(asking, node, &room))
         return why;
+    /* No second search once the work is used up. */
+    if (asking->policy.is_unscored && asking->plan.request->n_wants > 1) {
+        candidate->rank.behind = true;
+        return REASON_NONE;
+    }
     candidate->rank.behind = policy_score_room(&asking->policy, &asking->plan, &room,
                                                &beside_offers, NULL) != REASON_NONE;
-    count_work(asking, &beside_offers);
+    count_work(asking, &beside_offers, 0);
     if (!candidate->rank.behind)
         candidate->rank = beside_offers;
     must(candidate->rank.charge_milli > 0 || asking->plan.request->n_wants == 0);
@@ -145,105 +173,245 @@ static void filter_place(struct filter_call *asking, struct candidate *best, str
 }
 
 /*
- * The best candidates so far: a heap with the worst of them at the root.
+ * The best candidates so far: a heap with the worst of them at the root. Its elements are small,
+ * because candidates are large and most elements are moved several times.
  */
 
-static void filter_swap(struct candidate *a, struct candidate *b)
+static bool is_worse(const struct filter_answer *out, const struct listed *a,
+                     const struct listed *b)
 {
-    must(a != NULL);
-    must(b != NULL);
-    const struct candidate was = *a;
-    *a = *b;
-    *b = was;
+    must(a->at != b->at);
+    must_debug(a->at <= out->n_candidates && b->at <= out->n_candidates);
+    const int heads = order_head_cmp(&a->head, &b->head);
+    if (heads != 0)
+        return heads > 0;
+    return order_cmp(&out->candidate[a->at].rank, &out->candidate[b->at].rank) > 0;
 }
 
-/* Sift the root down. */
-static void filter_sink(struct candidate *heap, uint32_t count)
+/* Sifts the root down. */
+static void filter_sink(const struct filter_answer *out, struct listed *heap, uint32_t count)
 {
+    must(count > 0);
+    must(count <= out->n_candidates);
+
+    const struct listed root = heap[0];
     uint32_t at = 0;
 
-    must(count > 0);
     for (uint32_t child = 1; child < count; child = 2 * at + 1) {
-        if (child + 1 < count && order_cmp(&heap[child + 1].rank, &heap[child].rank) > 0)
+        if (child + 1 < count && is_worse(out, &heap[child + 1], &heap[child]))
             child++;
-        if (order_cmp(&heap[child].rank, &heap[at].rank) <= 0)
-            return;
-        filter_swap(&heap[child], &heap[at]);
+        if (!is_worse(out, &heap[child], &root))
+            break;
+        heap[at] = heap[child];
         at = child;
     }
+    heap[at] = root;
 }
 
-static void filter_rise(struct candidate *heap, uint32_t at)
+static void filter_rise(const struct filter_answer *out, struct listed *heap, uint32_t at)
 {
-    while (at > 0 && order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) > 0) {
-        filter_swap(&heap[at], &heap[(at - 1) / 2]);
+    const struct listed risen = heap[at];
+
+    while (at > 0 && is_worse(out, &risen, &heap[(at - 1) / 2])) {
+        heap[at] = heap[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    must_debug(at == 0 || order_cmp(&heap[at].rank, &heap[(at - 1) / 2].rank) <= 0);
+    heap[at] = risen;
+    must_debug(at == 0 || !is_worse(out, &heap[at], &heap[(at - 1) / 2]));
+}
+
+/* The worst of a full list: a candidate behind it is not listed. NULL: there is room. */
+static const struct listed *worst_listed(const struct filter_call *asking,
+                                         const struct filter_answer *out)
+{
+    must(out->n_candidates <= asking->most);
+    must(asking->heap != NULL);
+    return out->n_candidates < asking->most ? NULL : &asking->heap[0];
 }
 
 /* A candidate worse than the worst one kept costs one comparison. */
-static void filter_consider(struct filter_answer *out, uint32_t most,
+static void filter_consider(struct filter_call *asking, struct filter_answer *out,
                             const struct candidate *candidate)
 {
-    must(most > 0);
-    must(out->n_candidates <= most);
-    if (out->n_candidates < most) {
+    const struct listed *worst = worst_listed(asking, out);
+    const struct order_head head = order_head_of(&candidate->rank);
+
+    must(asking->most > 0);
+    if (worst == NULL) {
         out->candidate[out->n_candidates] = *candidate;
-        filter_rise(out->candidate, out->n_candidates++);
-    } else if (order_cmp(&candidate->rank, &out->candidate[0].rank) < 0) {
-        out->candidate[0] = *candidate;
-        filter_sink(out->candidate, out->n_candidates);
+        asking->heap[out->n_candidates] = (struct listed){head, out->n_candidates};
+        filter_rise(out, asking->heap, out->n_candidates++);
+        return;
+    }
+    const int heads = order_head_cmp(&head, &worst->head);
+    if (heads > 0 ||
+        (heads == 0 && order_cmp(&candidate->rank, &out->candidate[worst->at].rank) > 0))
+        return;
+    out->candidate[worst->at] = *candidate;
+    asking->heap[0].head = head;
+    filter_sink(out, asking->heap, out->n_candidates);
+}
+
+/* Moves each candidate once, along the circles of the permutation: i gets that of sorted[i]. */
+static void move_candidates(struct candidate *candidate, struct listed *sorted, uint32_t count)
+{
+    must(count == 0 || candidate != NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        if (sorted[i].at == i)
+            continue;
+        const struct candidate first = candidate[i];
+        uint32_t at = i;
+        while (sorted[at].at != i) {
+            const uint32_t from = sorted[at].at;
+            must(from < count);
+            candidate[at] = candidate[from];
+            sorted[at].at = at;
+            at = from;
+        }
+        candidate[at] = first;
+        sorted[at].at = at;
+        must(sorted[i].at == i);
     }
 }
 
 /* The second half of a heap sort: moves the worst, at the root, to the end. */
-static void sort_best_first(struct filter_answer *out)
+static void sort_best_first(struct filter_answer *out, struct listed *heap)
 {
+    must(out->n_candidates == 0 || heap[0].at < out->n_candidates);
     for (uint32_t rest = out->n_candidates; rest > 1; rest--) {
-        filter_swap(&out->candidate[0], &out->candidate[rest - 1]);
-        filter_sink(out->candidate, rest - 1);
+        const struct listed worst = heap[0];
+        heap[0] = heap[rest - 1];
+        filter_sink(out, heap, rest - 1);
+        heap[rest - 1] = worst;
     }
+    move_candidates(out->candidate, heap, out->n_candidates);
     for (uint32_t i = 1; i < out->n_candidates; i++)
         must_debug(order_cmp(&out->candidate[i - 1].rank, &out->candidate[i].rank) < 0);
 }
 
 enum { AT_ONCE = 32, CACHE_LINE = 64 };
 
+/* The next nodes of a question. */
+struct name_batch {
+    uint32_t count;
+    const struct node *node[AT_ONCE];
+    uint32_t slot[AT_ONCE];
+    struct policy_brief brief[AT_ONCE];
+};
+
 /* Prefetches the GPUs of the nodes without a cached judgement. */
-static void send_for_gpus(const struct score_cache *cache, uint32_t count,
-                          const struct node *const *node, const uint32_t *slot)
+static void send_for_gpus(const struct name_batch *batch)
 {
-    must(count <= AT_ONCE);
-    for (uint32_t i = 0; i < count; i++) {
-        if (node[i] == NULL || score_cache_has(cache, node[i], slot[i]))
+    must(batch->count > 0);
+    must(batch->count <= AT_ONCE);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct node *node = batch->node[i];
+        if (node == NULL || batch->brief[i].known)
             continue;
-        for (size_t at = 0; at < node[i]->n_gpus * sizeof node[i]->gpu[0]; at += CACHE_LINE)
-            __builtin_prefetch((const char *)node[i]->gpu + at);
+        for (size_t at = 0; at < node->n_gpus * sizeof node->gpu[0]; at += CACHE_LINE)
+            __builtin_prefetch((const char *)node->gpu + at);
     }
 }
 
-/*
- * Looks up at most AT_ONCE names from first on; returns their number. Batched, because a look-up
- * mostly waits for memory (snapshot_nodes()).
- */
-static uint32_t find_nodes(const struct filter_question *question, uint32_t first,
-                           const struct node *node[AT_ONCE], uint32_t slot[AT_ONCE])
+/* Returns the number of names, from first on, whose nodes are in the same slots as when known. */
+static uint32_t find_known(const struct filter_question *question, uint32_t first, uint32_t count,
+                           const struct node **node, uint32_t *slot)
 {
+    uint32_t found = 0;
+
+    must(count <= AT_ONCE);
+    if (question->known == NULL)
+        return 0;
+    for (; found < count; found++) {
+        const struct known_node *known = &question->known[first + found];
+        node[found] = snapshot_node_again(question->snapshot, known);
+        if (node[found] == NULL)
+            break;
+        slot[found] = known->slot;
+    }
+    return found;
+}
+
+/*
+ * Looks up at most AT_ONCE names from first on. Batched, because a look-up mostly waits for memory
+ * (snapshot_nodes()).
+ */
+static void find_nodes(const struct filter_call *asking, uint32_t first, struct name_batch *out)
+{
+    const struct filter_question *question = asking->question;
     const uint32_t left = question->n_names - first;
     const uint32_t count = left < AT_ONCE ? left : AT_ONCE;
     uint32_t hash[AT_ONCE];
 
     must(first < question->n_names);
-    for (uint32_t i = 0; i < count; i++)
+    out->count = count;
+    const uint32_t known = find_known(question, first, count, out->node, out->slot);
+    must(known <= count);
+    for (uint32_t i = known; i < count; i++)
         hash[i] = question->hash != NULL ? question->hash[first + i]
                                          : text_hash(question->name[first + i]);
-    snapshot_nodes(question->snapshot, count, &question->name[first], hash, node, slot);
+    if (known < count)
+        snapshot_nodes(question->snapshot, count - known, &question->name[first + known],
+                       &hash[known], &out->node[known], &out->slot[known]);
     for (uint32_t i = 0; i < count && question->node != NULL; i++)
-        if (node[i] == NULL)
-            node[i] = question->node[first + i];
-    send_for_gpus(question->cache, count, node, slot);
-    return count;
+        if (out->node[i] == NULL)
+            out->node[i] = question->node[first + i];
+    policy_recall(question->cache, &asking->plan, count, out->node, out->slot, out->brief);
+    send_for_gpus(out);
+}
+
+/* Is the node behind all that are listed? Not if it has offers, which change its rank. */
+static bool is_behind_list(const struct filter_call *asking, const struct filter_answer *out,
+                           const struct node *node, const struct policy_brief *brief)
+{
+    const struct listed *worst = worst_listed(asking, out);
+
+    must_debug(brief->known && brief->why == REASON_NONE);
+    return worst != NULL &&
+           policy_is_behind(brief, &worst->head, &out->candidate[worst->at].rank) &&
+           !may_have_offers(asking, node);
+}
+
+/*
+ * Judges a node by its cached judgement alone, if that is enough: most nodes come behind those that
+ * are listed already, or refuse. Beyond the limit of work, cached judgements are not used.
+ */
+static bool filter_dismiss(struct filter_call *asking, const struct filter_answer *out,
+                           const struct node *node, const struct policy_brief *brief,
+                           enum reason *out_why)
+{
+    must(node != NULL);
+    if (!brief->known || asking->work >= asking->work_max)
+        return false;
+    if (brief->why != REASON_NONE)
+        plan_obey(&asking->plan, plan_rule(&asking->plan, node->rules)); /* for plan_cause() */
+    else if (is_behind_list(asking, out, node, brief))
+        asking->work += brief->work;
+    else
+        return false;
+    asking->recalled++;
+    must(asking->recalled <= asking->question->n_names);
+    *out_why = brief->why;
+    return true;
+}
+
+/* Evaluates a node, and lists it if it is among the best. */
+static enum reason filter_weigh(struct filter_call *asking, uint32_t name, const struct node *node,
+                                uint32_t slot, struct filter_answer *out)
+{
+    UNSET struct candidate candidate; /* its rank is set by filter_evaluate() */
+
+    candidate.name = name;
+    candidate.slot = slot;
+    candidate.node = node;
+    candidate.placement = NULL;
+    must(name < asking->question->n_names);
+    const enum reason why = filter_evaluate(asking, &candidate);
+    if (why != REASON_NONE)
+        return why;
+    candidate.rank.turn = name; /* a name may be given twice */
+    filter_consider(asking, out, &candidate);
+    return REASON_NONE;
 }
 
 /*
@@ -252,33 +420,27 @@ static uint32_t find_nodes(const struct filter_question *question, uint32_t firs
  */
 static void ask_all(struct filter_call *asking, struct filter_answer *out)
 {
-    const struct filter_question *question = asking->question;
-    const bool bounded = question->shortlist > 0 && question->shortlist < question->n_names;
-    const uint32_t most = bounded ? question->shortlist : question->n_names;
-    const struct node *node[AT_ONCE];
-    uint32_t slot[AT_ONCE];
-    uint32_t found = 0;
+    const uint32_t names = asking->question->n_names;
+    struct name_batch batch = {.count = 0};
 
-    for (uint32_t i = 0; i < question->n_names; i++) {
-        if (i == found)
-            found += find_nodes(question, i, node, slot);
-        UNSET struct candidate candidate; /* its rank is set by filter_evaluate() */
-        candidate.name = i;
-        candidate.slot = slot[i % AT_ONCE];
-        candidate.node = node[i % AT_ONCE];
-        candidate.placement = NULL;
-        const enum reason why =
-            candidate.node != NULL ? filter_evaluate(asking, &candidate) : REASON_UNKNOWN_NODE;
-        out->cause[i] = plan_cause(&asking->plan, why);
-        if (why != REASON_NONE)
-            continue;
-        out->fitting++;
-        candidate.rank.turn = i; /* a name may be given twice */
-        filter_consider(out, most, &candidate);
+    for (uint32_t first = 0; first < names; first += AT_ONCE) {
+        find_nodes(asking, first, &batch);
+        for (uint32_t i = 0; i < batch.count; i++) {
+            const struct node *node = batch.node[i];
+            enum reason why = REASON_UNKNOWN_NODE;
+            if (node != NULL && !filter_dismiss(asking, out, node, &batch.brief[i], &why))
+                why = filter_weigh(asking, first + i, node, batch.slot[i], out);
+            if (why == REASON_NONE)
+                out->fitting++; /* its cause is unset: REASON_NONE */
+            else
+                out->cause[first + i] = plan_cause(&asking->plan, why);
+        }
     }
-    must(out->n_candidates == (out->fitting < most ? out->fitting : most));
-    sort_best_first(out);
+    policy_recalled(asking->question->cache, asking->recalled);
+    must(out->n_candidates == (out->fitting < asking->most ? out->fitting : asking->most));
+    sort_best_first(out, asking->heap);
 }
+static_assert(REASON_NONE == 0, "a cause in zeroed memory");
 
 /* A pod with a reservation can only go to its node. */
 static void ask_held(const struct filter_question *question, struct placement *placement,
@@ -315,14 +477,14 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
 {
     UNSET struct filter_call asking;
     const bool bounded = question->shortlist > 0 && question->shortlist < question->n_names;
+    const uint32_t most = bounded ? question->shortlist : question->n_names;
     struct placement *placement = arena_alloc(arena, sizeof *placement);
 
     must(question->snapshot != NULL);
     must(question->n_names == 0 || question->name != NULL);
     *out = (struct filter_answer){
         .cause = arena_array(arena, question->n_names, sizeof *out->cause),
-        .candidate = arena_array(arena, bounded ? question->shortlist : question->n_names,
-                                 sizeof *out->candidate),
+        .candidate = arena_array(arena, most, sizeof *out->candidate),
         .held = question->uid.len > 0 ? snapshot_open(question->snapshot, question->uid) : NULL,
     };
     /* No search: the Binding of the reservation may still take effect. */
@@ -334,8 +496,12 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     asking.policy =
         (struct policy_question){.context = question->snapshot->context, .cache = question->cache};
     asking.steps = 0;
+    asking.most = most;
+    asking.heap = arena_array(arena, most, sizeof *asking.heap);
+    asking.recalled = 0;
     /* The search for several containers is paid in advance for each name. */
     asking.work = question->request->n_wants > 1 ? (uint64_t)question->n_names * SEARCH_WORK : 0;
+    asking.work_max = policy_work_max(question->n_names);
     policy_begin(question->cache, question->snapshot, question->request);
     plan_init(&asking.plan, question->request, question->snapshot->context);
     plan_remember(&asking.plan, arena);

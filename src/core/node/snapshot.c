@@ -365,6 +365,23 @@ void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struc
 }
 
 /*
+ * A slot may have become another node's. Both snapshots keep their names referenced, so equal names
+ * have equal addresses.
+ */
+const struct node *snapshot_node_again(const struct snapshot *snapshot,
+                                       const struct known_node *known)
+{
+    must(snapshot != NULL);
+    must_debug(known->node == NULL || known->slot != SNAPSHOT_NO_SLOT);
+    if (known->node == NULL || known->slot >= snapshot->slots)
+        return NULL;
+    const struct node *node = slot_node(snapshot->book, known->slot);
+    if (node == known->node)
+        return node;
+    return node != NULL && node->name == known->node->name ? node : NULL;
+}
+
+/*
  * An entry may be of another uid with this hash, or of a reservation that has since ended or been
  * bound: the search then continues.
  */

@@ -10,7 +10,8 @@
  * A need is the minimum share of a GPU with the requested memory; no other amount can make a
  * refused request fit. A smaller raise on the same GPUs leaves more, so the first that fits is the
  * best. All GPUs come first, because prices only order placements: tiers are searched only in rooms
- * in which the request fits.
+ * in which the request fits, and not at all if the plan skips them, when a question has used up its
+ * work.
  */
 #include "milligpu/core/rules/policy_context.h"
 
@@ -167,7 +168,7 @@ static void try_prices(struct plan *plan, const struct room *room, level_evaluat
 
     must(dearest > 0);
     must(tier <= dearest);
-    for (uint32_t t = 0; t < TIERS_MAX && tier < dearest; t++) {
+    for (uint32_t t = 0; t < TIERS_MAX && tier < dearest && !plan->skips_tiers; t++) {
         struct rank cheaper;
         plan->usable = gpus_up_to(price, room->n_gpus, tier);
         const enum reason why = try_amounts(plan, room, evaluate, &cheaper);

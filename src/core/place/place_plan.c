@@ -180,6 +180,7 @@ void plan_init(struct plan *out, const struct request *request,
     out->rule = NULL;
     out->allowed.rule = NULL;
     out->priced = has_prices(context);
+    out->skips_tiers = false;
     out->usable = ~(gpu_set)0;
     out->price = 0;
     out->raised_milli = 0;

@@ -180,6 +180,11 @@ static void browse_all(const struct policy *policy, const struct node *node, str
         out_placement->exact = out->exact;
 }
 
+uint32_t policy_steps_work(uint32_t steps)
+{
+    return work_of((uint64_t)steps * STEP_WORK);
+}
+
 void policy_say_reserve(const struct policy_context *context, uint32_t rule, struct strbuf *out)
 {
     must(context->rulebook != NULL && rule < context->rulebook->n_rules);
@@ -249,6 +254,8 @@ static enum reason score_anew(const struct policy_question *question, struct pla
     const struct policy *policy = policy_asked(question, plan->rule);
 
     must(out != NULL);
+    /* One container is searched faster than an exception is worth. */
+    plan->skips_tiers = question->is_unscored && plan->request->n_wants > 1;
     const enum reason why =
         policy->waste != NULL
             ? score_room(question, plan, room, scores, out, out_placement)
@@ -269,13 +276,53 @@ enum reason policy_score_room(const struct policy_question *question, struct pla
     return score_anew(question, plan, room, &scores, out, out_placement);
 }
 
+/* Not cached under a reserve: the number of idle hosts is no property of the node. */
+static bool is_remembered(const struct policy_question *question, const struct plan *plan,
+                          const struct rule *rule)
+{
+    must(plan->request != NULL);
+    return policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
+}
+
+/* Without the rule: a node is cached only under rules that let it be (is_remembered). */
+void policy_recall(const struct score_cache *cache, const struct plan *plan, uint32_t count,
+                   const struct node *const *node, const uint32_t *slot, struct policy_brief *out)
+{
+    must(count == 0 || (node != NULL && slot != NULL));
+    score_cache_briefs(cache, count, node, slot, out);
+    if (plan->rules == 0)
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        if (out[i].known && out[i].why == REASON_NONE)
+            out[i].head.level += pool_of(plan->context->rulebook, plan_rule(plan, node[i]->rules));
+}
+
+void policy_recalled(struct score_cache *cache, uint32_t count)
+{
+    must(cache != NULL || count == 0);
+    must(count <= NODES_MAX);
+    if (count > 0)
+        score_cache_count(cache, count);
+}
+
+/* Ranks of one pool come from one policy, and those with cached judgements have one key. */
+bool policy_is_behind(const struct policy_brief *brief, const struct order_head *worst_head,
+                      const struct rank *worst)
+{
+    const int heads = order_head_cmp(&brief->head, worst_head);
+
+    must(brief->known && brief->why == REASON_NONE);
+    if (heads != 0)
+        return heads > 0;
+    must(worst->key[1] == 0 && worst->key[2] == 0);
+    return brief->order > worst->order;
+}
+
 enum reason policy_score(const struct policy_question *question, struct plan *plan,
                          struct rank *out)
 {
     const struct rule *rule = plan_rule(plan, question->node->rules);
-    /* Not cached under a reserve: the number of idle hosts is no property of the node. */
-    const bool remembered =
-        policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
+    const bool remembered = is_remembered(question, plan, rule);
     UNSET struct placement_scores scores;
     UNSET struct room room;
     enum reason why;

@@ -34,6 +34,7 @@ struct cached_level {
     uint32_t price;         /* rule a */
     uint32_t raised_milli;  /* as in a rank */
     enum distance distance; /* rule b */
+    uint64_t head;          /* order_head.level of the above */
 };
 
 /* The result for one node and one request. */
@@ -335,8 +336,12 @@ static uint32_t index_level(struct score_cache *cache, const struct cached_level
                                     cache->level[at].distance != level->distance ||
                                     cache->level[at].raised_milli != level->raised_milli))
         at++;
-    if (at == cache->n_levels && at < LEVELS_MAX)
-        cache->level[cache->n_levels++] = *level;
+    if (at == cache->n_levels && at < LEVELS_MAX) {
+        const struct rank rank = {.price = level->price, .distance = level->distance};
+        cache->level[at] = *level;
+        cache->level[at].head = order_head_of(&rank).level;
+        cache->n_levels++;
+    }
     must(at <= LEVELS_MAX);
     return at;
 }
@@ -359,48 +364,83 @@ static struct score_cache_entry *entry_at_slot(const struct score_cache *cache, 
     return &cache->now->entry[slot];
 }
 
-bool score_cache_has(const struct score_cache *cache, const struct node *node, uint32_t slot)
+/* The best of the entry's placements, at the prices of now. */
+static int64_t merit_of(const struct score_cache *cache, const struct score_cache_entry *entry)
 {
-    const struct score_cache_entry *entry = entry_at_slot(cache, slot);
+    must(entry->loss[0] < LOSSES_MAX);
+    must_debug(entry->why == REASON_NONE && entry->loss[0] < cache->n_losses);
 
-    must(node != NULL);
-    return entry != NULL && cache->node[slot].node == node &&
-           cache->node[slot].serial == entry->serial;
+    int64_t merit = entry->base[0] - cache->loss_price[entry->loss[0]];
+    for (uint32_t i = 1; i < SCORES_MAX && entry->loss[i] < LOSSES_MAX; i++) {
+        const int64_t other = entry->base[i] - cache->loss_price[entry->loss[i]];
+        merit = other > merit ? other : merit;
+    }
+    return merit;
+}
+
+/* What is the same for all nodes stays in registers here: a question has thousands. */
+void score_cache_briefs(const struct score_cache *cache, uint32_t count,
+                        const struct node *const *node, const uint32_t *slot,
+                        struct policy_brief *out)
+{
+    const struct score_cache_entry *entries =
+        cache == NULL || cache->now == NULL ? NULL : cache->now->entry;
+
+    must(out != NULL);
+    for (uint32_t i = 0; i < count; i++) {
+        out[i].known = false;
+        if (entries == NULL || node[i] == NULL || slot[i] == SNAPSHOT_NO_SLOT)
+            continue;
+        must(slot[i] < cache->slots);
+        const struct score_cache_entry *entry = &entries[slot[i]];
+        const struct cached_node *seen = &cache->node[slot[i]];
+        if (seen->node != node[i] || seen->serial != entry->serial)
+            continue;
+        out[i].known = true;
+        out[i].why = (enum reason)entry->why;
+        if (entry->why != REASON_NONE)
+            continue;
+        out[i].order = seen->order;
+        out[i].work = entry->work;
+        out[i].head = order_head_with(cache->level[entry->level].head, -merit_of(cache, entry));
+    }
+}
+
+void score_cache_count(struct score_cache *cache, uint32_t count)
+{
+    must(cache->now != NULL);
+    must(count <= NODES_MAX);
+    cache->counts.found += count;
 }
 
 bool score_cache_find(const struct policy_question *question, enum reason *out_why,
                       struct rank *out)
 {
     struct score_cache *cache = question->cache;
+    const struct score_cache_entry *entry = entry_at_slot(cache, question->slot);
 
-    if (!score_cache_has(cache, question->node, question->slot))
+    must(question->node != NULL);
+    if (entry == NULL || cache->node[question->slot].node != question->node ||
+        cache->node[question->slot].serial != entry->serial)
         return false;
     must(question->context == cache->context);
     must(cache->node[question->slot].serial > 0); /* an entry implies a node */
-    const struct score_cache_entry *entry = &cache->now->entry[question->slot];
-    const struct cached_node *seen = &cache->node[question->slot];
-    cache->counts.found++;
+    score_cache_count(cache, 1);
     *out_why = (enum reason)entry->why;
     *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0,
-                         .order = seen->order,
+                         .order = cache->node[question->slot].order,
                          .node = question->node->name};
     if (*out_why != REASON_NONE)
         return true;
-    must(entry->loss[0] < LOSSES_MAX);
     must(entry->level < cache->n_levels);
     const struct cached_level *level = &cache->level[entry->level];
     out->distance = level->distance;
-    int64_t merit = entry->base[0] - cache->loss_price[entry->loss[0]];
-    for (uint32_t i = 1; i < SCORES_MAX && entry->loss[i] < LOSSES_MAX; i++) {
-        const int64_t other = entry->base[i] - cache->loss_price[entry->loss[i]];
-        merit = other > merit ? other : merit;
-    }
     out->price = level->price;
     out->raised_milli = level->raised_milli;
     out->charge_milli = charge_of(cache->now->request, out->raised_milli);
     out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
     out->work = entry->work;
-    out->key[0] = -merit;
+    out->key[0] = -merit_of(cache, entry);
     return true;
 }
 
@@ -446,7 +486,8 @@ void score_cache_keep(const struct policy_question *question, const struct place
     if (entry == NULL || scores->more)
         return;
     must(scores->count <= SCORES_MAX);
-    const struct cached_level wanted = {scores->price, scores->raised_milli, scores->distance};
+    const struct cached_level wanted = {
+        .price = scores->price, .raised_milli = scores->raised_milli, .distance = scores->distance};
     const uint32_t level = index_level(cache, &wanted);
     if (level == LEVELS_MAX)
         return;
@@ -516,6 +557,7 @@ static void grow_idle(struct score_cache *cache)
     must(entries < IDLE_ENTRIES_MAX);
     cache->idle_entries = 2 * entries;
     cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
+    must(cache->idle_entries <= IDLE_ENTRIES_MAX);
     for (uint32_t i = 0; i < entries; i++)
         if (former[i].idle > 0)
             *idle_place(cache, &former[i].key) = former[i];

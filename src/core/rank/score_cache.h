@@ -79,6 +79,13 @@ int64_t loss_price(const struct policy_context *context, const struct loss *loss
 /* The GPU kinds of the score cache's workload. */
 struct kinds *score_cache_kinds(struct score_cache *cache);
 
+/* The results of score_cache_find() for several nodes, in part and not counted. */
+void score_cache_briefs(const struct score_cache *cache, uint32_t count,
+                        const struct node *const *node, const uint32_t *slot,
+                        struct policy_brief *out);
+/* Counts cached results that were used. */
+void score_cache_count(struct score_cache *cache, uint32_t count);
+
 /*
  * Returns the cached result for the question's node and the request of policy_begin(). False: not
  * cached. The key is the node object in its slot.

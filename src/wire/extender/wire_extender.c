@@ -17,7 +17,9 @@ struct args_reading {
     struct extender_args *out;
     struct arena *arena;
     const struct wire_rules *rules;
-    uint32_t room; /* capacity of the arrays of *out, in elements */
+    struct name_order *order; /* NULL: names are not guessed */
+    uint32_t room;            /* capacity of the arrays of *out, in elements */
+    bool may_repeat;          /* the names may not be distinct */
     /* Form of the body; at most one is set. */
     bool has_names;
     bool has_nodes;
@@ -34,6 +36,23 @@ static void *extender_grown(struct arena *arena, const void *items, uint32_t cou
     return to;
 }
 
+static bool is_guessed(const struct args_reading *reading)
+{
+    return reading->order != NULL && reading->has_names;
+}
+
+/* As many as came last time, and then twice as many. */
+static uint32_t next_room(const struct args_reading *reading)
+{
+    enum { FIRST = 64 };
+    const uint32_t former = is_guessed(reading) ? name_order_former(reading->order) : 0;
+    const uint32_t first = former > FIRST ? former : FIRST;
+    const uint32_t room = reading->room == 0 ? first : reading->room * 2;
+
+    must(reading->room <= NODES_MAX);
+    return room < NODES_MAX ? room : NODES_MAX;
+}
+
 /*
  * All arrays have the same capacity, and index i is the same node in each. Nodes are large, so they
  * get room only in the form that has them.
@@ -42,7 +61,6 @@ static bool extender_make_room(struct json_reader *in, struct args_reading *read
 {
     must(reading->out->n_names <= reading->room);
 
-    enum { FIRST = 64 };
     struct extender_args *out = reading->out;
     if (out->n_names < reading->room)
         return true;
@@ -50,9 +68,15 @@ static bool extender_make_room(struct json_reader *in, struct args_reading *read
         json_reader_fail_as(in, ERR_TOO_LARGE, "more than %d nodes (NODES_MAX)", NODES_MAX);
         return false;
     }
-    reading->room = reading->room == 0 ? FIRST : reading->room * 2;
+    reading->room = next_room(reading);
     out->name =
         extender_grown(reading->arena, out->name, out->n_names, reading->room, sizeof *out->name);
+    if (is_guessed(reading)) {
+        out->hash = extender_grown(reading->arena, out->hash, out->n_names, reading->room,
+                                   sizeof *out->hash);
+        out->known = extender_grown(reading->arena, out->known, out->n_names, reading->room,
+                                    sizeof *out->known);
+    }
     if (reading->has_nodes) {
         out->node = extender_grown(reading->arena, out->node, out->n_names, reading->room,
                                    sizeof *out->node);
@@ -62,7 +86,51 @@ static bool extender_make_room(struct json_reader *in, struct args_reading *read
     return true;
 }
 
-/* Hot loop of filter: names are borrowed from the body. */
+/* Appends a name; there is room. */
+static inline void add_known(struct extender_args *out, struct text name, uint32_t hash,
+                             const struct known_node *known)
+{
+    must(out->name != NULL);
+    out->name[out->n_names] = name;
+    out->hash[out->n_names] = hash;
+    out->known[out->n_names++] = *known;
+}
+
+/* Reads the names of a guess as long as they come; returns how many did. */
+static uint32_t read_guess(struct json_reader *in, struct args_reading *reading,
+                           const struct known_node *guess, uint32_t count)
+{
+    struct extender_args *out = reading->out;
+    uint32_t came = 0;
+
+    /* At the end of a list there may be no room for another name, and no need of it. */
+    for (; came < count && out->n_names < reading->room; came++) {
+        const struct atom *name = guess[came].node->name;
+        if (name->len > NAME_BYTES_MAX || !json_read_expected_element(in, atom_text(name)))
+            break;
+        const struct text read = {in->at - 1 - name->len, name->len};
+        add_known(out, read, name->hash, &guess[came]);
+    }
+    must(came <= NAME_GUESSES);
+    return came;
+}
+
+/* Hot loop of filter: reads names as long as each is the expected one. */
+static void read_guesses(struct json_reader *in, struct args_reading *reading)
+{
+    struct known_node guess[NAME_GUESSES];
+    uint32_t count;
+    uint32_t came;
+
+    must(is_guessed(reading));
+    do {
+        count = name_order_guess(reading->order, guess);
+        came = read_guess(in, reading, guess, count);
+        reading->may_repeat |= !name_order_came(reading->order, guess, came);
+    } while (count > 0 && came == count);
+}
+
+/* Names are borrowed from the body. */
 static void extender_read_names(struct json_reader *in, struct args_reading *reading)
 {
     must(reading->has_names && !reading->has_nodes);
@@ -74,7 +142,15 @@ static void extender_read_names(struct json_reader *in, struct args_reading *rea
     while (json_read_string_element(in, &name)) {
         if (!json_read_is_name(in, NAME_BYTES_MAX, name) || !extender_make_room(in, reading))
             return;
-        out->name[out->n_names++] = name;
+        if (!is_guessed(reading)) {
+            out->name[out->n_names++] = name;
+            continue;
+        }
+        struct known_node known;
+        const uint32_t hash = text_hash(name);
+        reading->may_repeat |= !name_order_other(reading->order, name, hash, &known);
+        add_known(out, name, hash, &known);
+        read_guesses(in, reading);
     }
 }
 
@@ -177,16 +253,16 @@ static bool read_args(struct json_reader *in, struct args_reading *reading)
 }
 
 /* The check for duplicates comes last, because it needs all names; its error names the list. */
-int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
-                         struct extender_args *out, struct err *err)
+int extender_args_decode(struct text body, const struct wire_rules *rules, struct name_order *order,
+                         struct arena *arena, struct extender_args *out, struct err *err)
 {
     struct json_reader in;
-    struct args_reading reading = {.out = out, .arena = arena, .rules = rules};
+    struct args_reading reading = {.out = out, .arena = arena, .rules = rules, .order = order};
     must(rules != NULL);
 
     *out = (struct extender_args){.n_names = 0};
     json_reader_init(&in, body, "body", arena, err);
-    if (read_args(&in, &reading))
+    if (read_args(&in, &reading) && (!is_guessed(&reading) || reading.may_repeat))
         extender_check_distinct(&in, out);
     return json_reader_finish(&in);
 }

@@ -387,6 +387,66 @@ bool json_read_string_element(struct json_reader *in, struct text *out)
     return json_read_element(in) && json_read_string(in, out);
 }
 
+/* Sixteen bytes that one instruction compares. */
+typedef int8_t byte_block __attribute__((vector_size(16)));
+
+/* Adds the bytes that differ, or are not plain: as signed numbers, all but ASCII are negative. */
+static inline byte_block compare_block(const char *at, const char *expected)
+{
+    byte_block sent;
+    byte_block other;
+
+    memcpy(&sent, at, sizeof sent);
+    memcpy(&other, expected, sizeof other);
+    return (sent ^ other) | (sent < 0x20) | (sent == '"') | (sent == '\\');
+}
+
+/* Fewer bytes than a block. */
+static byte_block compare_rest(const char *at, struct text expected)
+{
+    char sent[sizeof(byte_block)] = "................";
+    char other[sizeof(byte_block)] = "................";
+
+    must(expected.len < sizeof(byte_block));
+    memcpy(sent, at, expected.len);
+    memcpy(other, expected.at, expected.len);
+    return compare_block(sent, other);
+}
+
+/* Are both equal and plain? The last blocks overlap, so that no byte behind the text is read. */
+static inline bool is_same_and_plain(const char *at, struct text expected)
+{
+    const size_t block = sizeof(byte_block);
+    byte_block wrong = {0};
+    uint64_t half[2];
+
+    must(expected.at != NULL);
+    if (expected.len < block) {
+        wrong = compare_rest(at, expected);
+    } else {
+        const size_t last = expected.len - block;
+        for (size_t i = 0; i < last; i += block)
+            wrong |= compare_block(at + i, expected.at + i);
+        wrong |= compare_block(at + last, expected.at + last);
+    }
+    memcpy(half, &wrong, sizeof half);
+    return (half[0] | half[1]) == 0;
+}
+
+bool json_read_expected_element(struct json_reader *in, struct text expected)
+{
+    const char *at = in->at;
+
+    must(in->failed || in->depth > 0);
+    if (in->failed || expected.len == 0 || (size_t)(in->end - at) < expected.len + 3 ||
+        at[0] != ',' || at[1] != '"' || at[2 + expected.len] != '"' ||
+        in->level[in->depth - 1].first || !is_same_and_plain(at + 2, expected))
+        return false;
+    in->level[in->depth - 1].index++;
+    in->at = at + expected.len + 3;
+    return true;
+}
+
 bool json_read_is_name(struct json_reader *in, size_t max, struct text name)
 {
     must(max > 0);

@@ -16,7 +16,7 @@ static struct text body_of(struct fixture *fixture, const char *version, const c
 static struct extender_args args_of(struct fixture *fixture, const char *version, const char *file)
 {
     struct extender_args args;
-    if (extender_args_decode(body_of(fixture, version, file), &rules, &fixture->arena, &args,
+    if (extender_args_decode(body_of(fixture, version, file), &rules, NULL, &fixture->arena, &args,
                              &fixture->err) != 0)
         fail_msg("%s/%s: %s", version, file, fixture->err.text);
     return args;

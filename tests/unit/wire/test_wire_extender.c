@@ -5,7 +5,7 @@
 static int args(struct fixture *fixture, const char *body, struct extender_args *out)
 {
     fixture->err = (struct err){0};
-    return extender_args_decode(exact_json(fixture, body), &rules, &fixture->arena, out,
+    return extender_args_decode(exact_json(fixture, body), &rules, NULL, &fixture->arena, out,
                                 &fixture->err);
 }
 

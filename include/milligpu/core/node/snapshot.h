@@ -61,6 +61,17 @@ const struct node *snapshot_node(const struct snapshot *snapshot, struct text na
  */
 void snapshot_nodes(const struct snapshot *snapshot, uint32_t count, const struct text *name,
                     const uint32_t *hash, const struct node **out, uint32_t *slot);
+/* A name that was looked up: its node, or NULL and SNAPSHOT_NO_SLOT. */
+struct known_node {
+    const struct node *node;
+    uint32_t slot;
+};
+/*
+ * Looks up the name of a node of another snapshot of the same ledger, which the caller holds, too.
+ * Costs a few instructions if the node is in its slot still; NULL: it is not, ask snapshot_nodes().
+ */
+const struct node *snapshot_node_again(const struct snapshot *snapshot,
+                                       const struct known_node *known);
 /* Returns the open allocation (allocation_is_open()) of this pod; NULL if none. */
 const struct allocation *snapshot_open(const struct snapshot *snapshot, struct text uid);
 

@@ -157,6 +157,7 @@ struct plan {
     rule_set rules;                       /* active rules that match the pod */
     const struct rule *rule;              /* winner in the room judged last; NULL: none */
     bool priced;                          /* models have prices (rule a) */
+    bool skips_tiers;                     /* no search with cheaper GPUs only; set by policy.c */
     /* Search level of the room judged last (place_level.c). */
     uint64_t usable;       /* gpu_set of the room: GPUs that may be used */
     uint32_t price;        /* of the dearest usable GPU; 0 without prices or if nothing fits */

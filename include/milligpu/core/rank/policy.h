@@ -15,7 +15,7 @@
  * Under every policy, before these:
  *
  *   behind     nodes filled by offers come after all others (filter.h)
- *   unscored   nodes after WORK_MAX come after the scored ones, see below
+ *   unscored   nodes beyond the limit of work come after the scored ones, see below
  *   rule a     the price of the dearest GPU used (rulebook.h); 0 without a price
  *   rule b     how far apart the GPUs of a want lie (place.h)
  *   rule c     nodes under the policy of the document before those under the policy of a rule, and
@@ -43,11 +43,15 @@
  * and stock = max(1, nodes / 120). A pod does not pay for its own class's first place.
  *
  * At most LAYOUTS_MAX placements of a node are judged one by one (fgd and rollout; spread, if
- * several containers request GPUs). After WORK_MAX units of work for one question, the remaining
- * nodes rank behind, by binpack. A unit takes at most about a microsecond: work counts the items
- * that are judged (steps of the enumeration, GPUs, shapes, pods of the sequences), each with a
- * measured weight, whether the result is cached or not. A question about several containers also
- * pays for the search on each name, in advance. So neither limit depends on the state of a cache.
+ * several containers request GPUs). After policy_work_max() units of work for one question, the
+ * remaining nodes rank behind, by binpack. That limit grows with the names of the question, so a
+ * small cluster does not wait as long as a large one. A unit takes at most about a microsecond:
+ * work counts the items that are judged (steps of the enumeration, GPUs, shapes, pods of the
+ * sequences), each with a measured weight, whether the result is cached or not. A question about
+ * several containers also pays for one search on each name, in advance, and for further ones, with
+ * cheaper GPUs (rule a) or beside offers, when they are done. On the remaining nodes there are
+ * none: rule a compares the dearest open GPU, and all that have offers are behind. So neither limit
+ * depends on the state of a cache.
  *
  * No floating point: the thresholds of the sigmoid are integers. A score cache belongs to its
  * caller and never changes an answer.
@@ -60,8 +64,11 @@
 #include "milligpu/core/rules/policy_context.h"
 
 enum {
-    LAYOUTS_MAX = 64,       /* judged placements of one node */
-    WORK_MAX = 220000,      /* units of one question */
+    LAYOUTS_MAX = 64, /* judged placements of one node */
+    WORK_MIN = 17500, /* units of a question of up to WORK_NAMES names */
+    WORK_NAMES = 1000,
+    WORK_OF_NAME = 9,       /* more units for each further name */
+    WORK_MAX = 220000,      /* units of any question */
     NODE_WORK_MAX = 0xFFFF, /* limit for one node */
     SEARCH_WORK = 8,        /* for each name, if several containers request GPUs */
     PRICE_EVERY = 20,       /* grants between two calculations of the prices */
@@ -69,6 +76,21 @@ enum {
     FREE_SHARE_COST = 300, /* in units of merit, for a node that is entirely free */
     SCARCE_COST = 7500,    /* in units of merit, for each GPU of a class that has become scarce */
 };
+
+static_assert((uint64_t)WORK_NAMES * SEARCH_WORK < WORK_MIN && WORK_OF_NAME > SEARCH_WORK,
+              "the search for several containers leaves work for scores");
+
+/* The units of this many steps of a search. */
+uint32_t policy_steps_work(uint32_t steps);
+
+/* The limit of work for a question about this many names. */
+static inline uint64_t policy_work_max(uint32_t names)
+{
+    const uint64_t further = names > WORK_NAMES ? names - WORK_NAMES : 0;
+    const uint64_t units = WORK_MIN + further * WORK_OF_NAME;
+
+    return units < WORK_MAX ? units : WORK_MAX;
+}
 
 /*
  * Cached scores. Used by one caller at a time. Holds at most SCORE_CACHE_BYTES_MAX, and a reference
@@ -99,20 +121,71 @@ struct policy_question {
      * judgement nor its names are cached.
      */
     uint32_t slot;
-    bool is_unscored; /* WORK_MAX is exceeded: ranked by binpack, behind the others */
+    bool is_unscored; /* the work is used up: ranked by binpack, behind the others */
 };
+
+/*
+ * The first rules of the order, up to the first key, as two numbers that are compared in turn:
+ * smaller is better. If both are equal, order_cmp() decides.
+ */
+struct order_head {
+    uint64_t level; /* behind, unscored and rules a to c */
+    uint64_t key;   /* rule 1 */
+};
+
+static inline struct order_head order_head_with(uint64_t level, int64_t key)
+{
+    return (struct order_head){level, (uint64_t)key ^ UINT64_C(1) << 63};
+}
+
+static inline struct order_head order_head_of(const struct rank *rank)
+{
+    must(rank->pool < 1U << 28 && rank->distance <= DISTANCE_ANYWHERE);
+    return order_head_with((uint64_t)rank->behind << 63 | (uint64_t)rank->is_unscored << 62 |
+                               (uint64_t)rank->price << 30 | (uint64_t)rank->distance << 28 |
+                               rank->pool,
+                           rank->key[0]);
+}
+
+static inline int order_head_cmp(const struct order_head *a, const struct order_head *b)
+{
+    if (a->level != b->level)
+        return a->level < b->level ? -1 : 1;
+    return a->key == b->key ? 0 : a->key < b->key ? -1 : 1;
+}
 
 /* Prepares the score cache for this request; call before the first node of a question. */
 void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
                   const struct request *request);
-/* Is this node's judgement cached? cache may be NULL. */
-bool score_cache_has(const struct score_cache *cache, const struct node *node, uint32_t slot);
 
 /*
  * place_evaluate(), but the best placement is the policy's. A request for no GPU fits everywhere.
  */
 enum reason policy_score(const struct policy_question *question, struct plan *plan,
                          struct rank *out) MUST_USE;
+
+/*
+ * What a cached judgement says about the order, at a fraction of the cost of policy_score(): enough
+ * to see that a node refuses, or comes behind others.
+ */
+struct policy_brief {
+    bool known;      /* cached; else the others are unset */
+    enum reason why; /* unless REASON_NONE, the others are unset */
+    uint32_t order;
+    uint32_t work;
+    struct order_head head;
+};
+/*
+ * Sets out[] for the nodes in these slots; a node may be NULL. For the request and the context of
+ * policy_begin(); plan: of this request. cache may be NULL.
+ */
+void policy_recall(const struct score_cache *cache, const struct plan *plan, uint32_t count,
+                   const struct node *const *node, const uint32_t *slot, struct policy_brief *out);
+/* Counts the cached judgements that replaced a call of policy_score(). */
+void policy_recalled(struct score_cache *cache, uint32_t count);
+/* Is a node behind a rank, whose head is given, too? False: it is not, or only names decide. */
+bool policy_is_behind(const struct policy_brief *brief, const struct order_head *worst_head,
+                      const struct rank *worst);
 
 /*
  * policy_score() in another room than the node's own, without caching; with out_placement (may be

@@ -10,21 +10,27 @@
 #ifndef MILLIGPU_WIRE_EXTENDER_H
 #define MILLIGPU_WIRE_EXTENDER_H
 
+#include "milligpu/core/node/name_order.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
 /* ExtenderArgs of filter and prioritize. */
 struct extender_args {
     struct pod pod;
     bool full_nodes; /* the body has Nodes instead of NodeNames, and so has the answer */
-    /* Arrays of names elements in the arena; the last two only with full_nodes, else NULL. */
+    /* Arrays of names elements in the arena; NULL: node and node_bytes unless full_nodes. */
     uint32_t n_names;
-    struct text *name; /* distinct */
-    uint32_t *hash;    /* text_hash() of name[] */
+    struct text *name;        /* distinct */
+    uint32_t *hash;           /* text_hash() of name[] */
+    struct known_node *known; /* of name[] in the snapshot of the name_order; NULL: not looked up */
     struct node_facts *node;
     struct text *node_bytes; /* the objects as sent */
 };
-int extender_args_decode(struct text body, const struct wire_rules *rules, struct arena *arena,
-                         struct extender_args *out, struct err *err) MUST_USE;
+/*
+ * order: guesses NodeNames, and looks them up in the snapshot that it was begun with; NULL: without
+ * guesses. The result is the same, except for known[].
+ */
+int extender_args_decode(struct text body, const struct wire_rules *rules, struct name_order *order,
+                         struct arena *arena, struct extender_args *out, struct err *err) MUST_USE;
 
 /* One refused node, or one that stands for a group with the same text. */
 struct extender_refusal {

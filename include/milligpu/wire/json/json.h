@@ -139,6 +139,12 @@ bool json_read_field(struct json_reader *in, struct json_read_fields *fields, in
 /* json_read_element() and json_read_string() in one call, for long lists of names. */
 bool json_read_string_element(struct json_reader *in, struct text *out);
 
+/*
+ * json_read_string_element() for a string that is expected: false, with nothing read, unless it
+ * follows as ,"expected" and is plain: not empty, ASCII and without escapes.
+ */
+bool json_read_expected_element(struct json_reader *in, struct text expected);
+
 /* Like json_read_string(); a string that is empty, longer than max or has a NUL is an error. */
 bool json_read_name(struct json_reader *in, size_t max, struct text *out);
 /* The check of json_read_name(), for a string that was just read. */

@@ -377,6 +377,7 @@ static const struct node *unlike_node(struct core_fixture *core, const struct at
                                       uint64_t *seed)
 {
     struct names *names = ledger_names(core->ledger);
+    static const char *const model[] = {"T4", "L40S", "A100-SXM4-40GB", "H100-80GB-HBM3"};
     struct gpu gpu[UNLIKE_GPUS];
     struct share share[UNLIKE_GPUS];
 
@@ -384,7 +385,7 @@ static const struct node *unlike_node(struct core_fixture *core, const struct at
         gpu[i] = (struct gpu){
             .id = names_intern(names,
                                text_of(arena_printf(&core->arena, "%s-gpu-%u", name->text, i))),
-            .model = names_intern(names, TEXT("A100")),
+            .model = names_intern(names, text_of(model[i % ARRAY_LEN(model)])),
             .milli = GPU_MILLI,
             .mib = 81920,
             .index = i,
@@ -532,6 +533,91 @@ CORE_TEST(bind__finds_each_place_that_filter_accepts)
         unsearched += why == REASON_UNSEARCHED;
     }
     assert_true(inexact > 0 && unsearched > 0);
+    arena_done(&arena);
+    unlike_free(unlike);
+}
+
+/* Six containers on two GPUs each, which do not fit on the cheaper GPUs of a node alone. */
+static const struct request *dear_request(struct core_fixture *core)
+{
+    struct request *request = core_request(core, NULL);
+
+    for (; request->n_wants < 6; request->n_wants++)
+        request->want[request->n_wants] =
+            (struct want){.container = "c", .parts = 2, .milli = 211 + 37 * request->n_wants};
+    return request;
+}
+
+static void know_prices(struct core_fixture *core)
+{
+    struct rulebook *book = rulebook_new(POLICY_BINPACK, "prices");
+
+    book->prices_by = PRICES_KNOWN;
+    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
+    rulebook_unref(book);
+}
+
+/* Searches with cheaper GPUs only order nodes: they end with the work, and nothing else changes. */
+CORE_TEST(steps__with_prices_end_with_the_work_of_the_question)
+{
+    const uint64_t work_max = policy_work_max(UNLIKE_NODES);
+    const uint64_t paid = (uint64_t)UNLIKE_NODES * SEARCH_WORK;
+    const struct request *request = dear_request(core);
+    struct filter_answer answer;
+    struct filter_answer plain;
+    struct arena arena;
+    struct unlike *unlike = unlike_new(core);
+
+    arena_init(&arena);
+    ask_unlike(unlike, request, UNLIKE_NODES, &arena, &plain);
+    unlike_free(unlike);
+    know_prices(core);
+    unlike = unlike_new(core);
+    ask_unlike(unlike, request, UNLIKE_NODES, &arena, &answer);
+    assert_true(answer.work >= work_max && answer.work < work_max + 100);
+    assert_true(answer.steps > plain.steps);
+    assert_true(answer.steps < plain.steps + (answer.work - paid + UNLIKE_NODES) * 125);
+    assert_true(answer.steps < plain.steps * 3 / 2);
+    assert_true(answer.fitting > 0);
+    assert_int_equal(answer.fitting, plain.fitting);
+    for (uint32_t i = 0; i < UNLIKE_NODES; i++)
+        assert_int_equal(answer.cause[i].why, plain.cause[i].why);
+    arena_done(&arena);
+    unlike_free(unlike);
+}
+
+/* The last node is not searched again beside its offer, but comes behind the others. */
+CORE_TEST(offers__cost_no_steps_once_the_work_is_used_up)
+{
+    know_prices(core);
+    struct unlike *unlike = unlike_new(core);
+    struct offer offer = {.milli = 1};
+    struct filter_question question = {.snapshot = unlike->snapshot,
+                                       .request = dear_request(core),
+                                       .n_names = UNLIKE_NODES,
+                                       .name = unlike->name,
+                                       .node = unlike->node,
+                                       .offer = &offer};
+    struct filter_answer answer;
+    struct filter_answer again;
+    struct arena arena;
+    uint32_t last = UNLIKE_NODES;
+
+    arena_init(&arena);
+    filter_ask(&question, &arena, &answer);
+    while (answer.cause[--last].why != REASON_NONE)
+        ;
+    offer.node = unlike->node[last]->name;
+    offer.gpu = unlike->node[last]->gpu[0].id;
+    question.n_offers = 1;
+    filter_ask(&question, &arena, &again);
+    assert_int_equal(again.steps, answer.steps);
+    assert_int_equal(again.fitting, answer.fitting);
+    const struct candidate *behind = &again.candidate[again.n_candidates - 1];
+    assert_int_equal(behind->name, last);
+    assert_true(behind->rank.behind && behind->rank.is_unscored);
     arena_done(&arena);
     unlike_free(unlike);
 }

@@ -385,15 +385,56 @@ static uint32_t assert_budget(const struct filter_answer *answer, uint32_t names
         if (by_name[i] == NULL)
             continue; /* it does not fit, and costs nothing */
         const struct rank *rank = &by_name[i]->rank;
-        assert_int_equal(rank->is_unscored, work >= WORK_MAX);
+        assert_int_equal(rank->is_unscored, work >= policy_work_max(names));
         assert_true(rank->is_unscored ? rank->work == 0 && rank->judged == 0 : rank->work > 0);
         work += rank->work;
         judged += !rank->is_unscored;
     }
+    assert_int_equal(answer->work, work);
     for (uint32_t i = 0; i < answer->n_candidates; i++)
         assert_int_equal(answer->candidate[i].rank.is_unscored, i >= judged);
     xfree(by_name);
     return judged;
+}
+
+TEST(budget__grows_with_the_names)
+{
+    static const struct {
+        uint32_t names;
+        uint64_t units;
+    } limit[] = {{0, 17500},      {16, 17500},         {1000, 17500},   {1001, 17509},
+                 {5000, 53500},   {15000, 143500},     {23499, 219991}, {23500, 220000},
+                 {23501, 220000}, {UINT32_MAX, 220000}};
+    for (size_t i = 0; i < ARRAY_LEN(limit); i++)
+        assert_int_equal(policy_work_max(limit[i].names), limit[i].units);
+}
+
+/* A thousand names get no more work than their limit, and one node; what fits is as by binpack. */
+CORE_TEST(budget__changes_the_order_only)
+{
+    enum { NAMES = 1000, MORE_NAMES = 3000 };
+    static const enum policy_kind kinds[] = {POLICY_ROLLOUT, POLICY_FGD};
+    struct filter_answer all;
+    struct filter_answer answer;
+    cluster_show(core, false);
+    const struct request *request = core_request(core, "60+70+80+90+100");
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        for (uint32_t names = NAMES; names <= MORE_NAMES; names += MORE_NAMES - NAMES) {
+            cluster_set_policy(core, POLICY_BINPACK, SHAPES);
+            const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+            ask_often(core, snapshot, request, names, NULL, &all);
+            snapshot_unref(snapshot);
+            assert_int_equal(all.work, names * SEARCH_WORK);
+            cluster_set_policy(core, kinds[i], SHAPES);
+            snapshot = ledger_publish(core->ledger, NULL, 0);
+            ask_often(core, snapshot, request, names, NULL, &answer);
+            snapshot_unref(snapshot);
+            const uint32_t judged = assert_budget(&answer, names, names * SEARCH_WORK);
+            assert_true(judged > 0 && judged < answer.n_candidates);
+            assert_int_equal(answer.fitting, all.fitting);
+            for (uint32_t n = 0; n < names; n++)
+                assert_int_equal(answer.cause[n].why, all.cause[n].why);
+        }
 }
 
 CORE_TEST(budget__ranks_unscored_nodes_last)
