@@ -15,8 +15,8 @@ struct name_order {
     const struct snapshot *snapshot; /* of the current list, borrowed */
     uint32_t slots;
     uint32_t *next; /* by slot: the slot that came next */
-    uint32_t *list; /* by slot: the list in which it came last */
-    uint32_t now;   /* number of the current list; 0: none */
+    uint16_t *list; /* by slot: the list in which it came last; 0: none of those numbered since */
+    uint16_t now;   /* number of the current list; 0: none */
     uint32_t at;    /* slot of the last name; SNAPSHOT_NO_SLOT: none, or not in the ledger */
     uint32_t names; /* of the current list, so far */
     uint32_t former;
@@ -133,7 +133,7 @@ uint32_t name_order_guess(struct name_order *order, struct known_node guess[NAME
     uint32_t slot = order->at;
 
     must(order->now > 0);
-    while (count < most && slot < order->slots) {
+    while (count < most && slot != SNAPSHOT_NO_SLOT) {
         slot = order->next[slot];
         if (slot >= order->snapshot->slots)
             break;

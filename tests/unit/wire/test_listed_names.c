@@ -339,34 +339,3 @@ TEST(listed_names__are_not_joined_by_an_odd_name)
     arena_done(&arena);
     scene_done(&scene);
 }
-
-/* The names come in the order of their slots: but for the first, each is guessed. */
-TEST(name_order__guesses_more_after_each_right_guess)
-{
-    static struct scene scene;
-    struct known_node guess[NAME_GUESSES];
-    struct known_node first;
-
-    scene_init(&scene);
-    for (uint32_t i = 0; i < POOL; i++)
-        show(&scene, scene.name[i]);
-    const struct snapshot *snapshot = publish(&scene);
-    const struct text name = text_of(scene.name[0]);
-    for (uint32_t list = 0; list < 2; list++) {
-        name_order_begin(scene.order, snapshot);
-        assert_int_equal(name_order_guess(scene.order, guess), 0);
-        assert_true(name_order_other(scene.order, name, text_hash(name), &first));
-        for (uint32_t count = 1; count <= 16; count *= 2) {
-            assert_int_equal(name_order_guess(scene.order, guess), count);
-            assert_true(name_order_came(scene.order, guess, count));
-        }
-        assert_int_equal(name_order_guess(scene.order, guess), POOL - 32);
-        assert_true(name_order_came(scene.order, guess, 1));
-        assert_int_equal(name_order_guess(scene.order, guess), 1); /* the others did not come */
-    }
-    name_order_begin(scene.order, snapshot);
-    assert_int_equal(name_order_former(scene.order), 33);
-    assert_in_range(name_order_bytes(scene.order), BOOK_NODES * 8, NAME_ORDER_BYTES_MAX);
-    snapshot_unref(snapshot);
-    scene_done(&scene);
-}

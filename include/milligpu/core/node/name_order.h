@@ -10,7 +10,7 @@
  * reader compares it with what was sent: a wrong guess costs a look-up, and never changes what is
  * read. So nothing here becomes wrong when nodes come, go or change their slots.
  *
- * Belongs to one list at a time; other threads have their own. 8 bytes for each slot of the ledger,
+ * Belongs to one list at a time; other threads have their own. 6 bytes for each slot of the ledger,
  * at most NAME_ORDER_BYTES_MAX. Pure.
  */
 #ifndef MILLIGPU_NAME_ORDER_H
@@ -19,7 +19,7 @@
 #include "milligpu/core/node/snapshot.h"
 
 /* A slot for each of NODES_MAX nodes, rounded up to books (snapshot.h). */
-enum { NAME_ORDER_BYTES_MAX = (NODES_MAX + BOOK_NODES) * 8 + 1024, NAME_GUESSES = 32 };
+enum { NAME_ORDER_BYTES_MAX = (NODES_MAX + BOOK_NODES) * 6 + 1024, NAME_GUESSES = 32 };
 
 struct name_order;
 struct name_order *name_order_new(void) MUST_USE;

@@ -307,6 +307,58 @@ SNAPSHOT_TEST(snapshot__ignores_index_entries_of_later_books)
     assert_non_null(snapshot_open(new, TEXT("late")));
 }
 
+static struct known_node known_of(const struct snapshot *snapshot, const char *name)
+{
+    const struct text text = text_of(name);
+    const uint32_t hash = text_hash(text);
+    struct known_node known;
+    snapshot_nodes(snapshot, 1, &text, &hash, &known.node, &known.slot);
+    return known;
+}
+
+/* The node of this name is looked up in a snapshot by its slot in another one. */
+static const struct node *again(const struct snapshot *in, const struct snapshot *from,
+                                const char *name)
+{
+    const struct known_node known = known_of(from, name);
+    return snapshot_node_again(in, &known);
+}
+
+SNAPSHOT_TEST(snapshot_node_again__finds_a_node_in_its_slot_only)
+{
+    add_nodes(core, 3);
+    const struct snapshot *before = publish(core);
+    (void)core_reserve(core, "a", "node-1", "300");
+    remove_node(core, "node-2");
+    const struct snapshot *less = publish(core);
+    assert_int_equal(core_node(core, "heir", two_a100, 2), VERDICT_OK);
+    const struct snapshot *after = publish(core);
+    assert_ptr_equal(again(after, before, "node-0"), shown(before, "node-0"));
+    assert_ptr_equal(again(after, before, "node-1"), shown(after, "node-1"));
+    assert_ptr_not_equal(shown(after, "node-1"), shown(before, "node-1"));
+    assert_ptr_equal(again(before, after, "node-1"), shown(before, "node-1"));
+    assert_null(again(less, before, "node-2"));
+    assert_int_equal(known_of(after, "heir").slot, known_of(before, "node-2").slot);
+    assert_null(again(after, before, "node-2"));
+    assert_null(again(before, after, "heir"));
+    assert_null(again(after, before, "nobody"));
+}
+
+SNAPSHOT_TEST(snapshot_node_again__finds_none_in_a_slot_of_a_later_book)
+{
+    add_nodes(core, BOOK_NODES);
+    const struct snapshot *before = publish(core);
+    add_nodes_from(core, BOOK_NODES, BOOK_NODES + 2);
+    const struct snapshot *after = publish(core);
+    const char *last = name_of(core, BOOK_NODES - 1);
+    const char *first = name_of(core, BOOK_NODES);
+    assert_int_equal(known_of(after, first).slot, before->slots);
+    assert_ptr_equal(again(before, after, last), shown(before, last));
+    assert_null(again(before, after, first));
+    assert_null(again(before, after, name_of(core, BOOK_NODES + 1)));
+    assert_ptr_equal(again(after, after, first), shown(after, first));
+}
+
 TEST(slot_index__fills_to_three_quarters_and_counts_doubles_once)
 {
     struct slot_index *index = slot_index_new(0);
