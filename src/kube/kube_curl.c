@@ -7,16 +7,21 @@
  * the request waits inside libcurl, unsent.
  *
  * libcurl forbids adding or removing handles inside its callbacks, from which answers are
- * delivered: start() only queues, cancel() only marks, and poll() does both before and after. The
- * cost of a poll depends on the calls that make progress, not on the waiting ones.
+ * delivered: start() only queues, cancel() only marks, and poll() does both before and after. To
+ * send costs as much as there is to send; to receive costs a system call for each call in flight.
  *
  * Invariants: a call is in exactly one chain until it is freed, and in by_id until it is done; it
  * is done before its last piece is delivered, so that the receiver may use the id again.
  */
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
@@ -28,8 +33,8 @@ enum {
     CONNECTIONS_MAX = 16, /* concurrent connections to the server */
     STREAMS_MAX = 256,    /* streams per connection; the server may allow fewer */
     RETRY_AFTER_MAX_S = 3600,
-    GATHER_CALLS = 32, /* from this many calls in flight on, a turn waits GATHER_NS for answers */
-    GATHER_NS = 1000 * 1000,
+    GATHER_CALLS = 32, /* from this many calls in flight on, an answer waits for more of them */
+    GATHER_MS = 1,
     STALL_MS = 100, /* silence after which an answer may be complete (may_stall()) */
     NUDGE = 0,      /* id of a nudge: callers never use 0 */
 };
@@ -65,6 +70,9 @@ struct curl_call {
     char error[CURL_ERROR_SIZE]; /* libcurl's message; written while the handle is in use */
 };
 
+/* The thread that calls poll(), as wake() sees it. */
+enum sleeper { SLEEPER_AWAKE, SLEEPER_ASLEEP, SLEEPER_WOKEN };
+
 /* All calls of one state, oldest first. */
 struct chain {
     struct curl_call *first;
@@ -83,6 +91,8 @@ struct curl_kube {
     int64_t last_byte_ms; /* monotonic time of the last byte of any call */
     unsigned inside;      /* nesting depth of libcurl's callbacks */
     uint64_t delivered;   /* number of pieces so far; poll() returns early when it grows */
+    _Atomic(enum sleeper) sleeper;
+    int bell; /* eventfd that ends a sleep */
     void *user;
     /* NULL outside poll(). */
     void (*deliver)(void *user, const struct kube_answer *answer);
@@ -624,20 +634,35 @@ static void kube_curl_reap(struct curl_kube *kube)
     }
 }
 
-/*
- * Queued calls first, so that they are sent in this turn; deadlines after the answers, so that an
- * answer that has arrived wins over its deadline.
- */
-static void kube_curl_turn(struct curl_kube *kube)
+/* Deadlines after the answers, so that an answer that has arrived wins over its deadline. */
+static void kube_curl_end_turn(struct curl_kube *kube, CURLMcode code)
 {
-    int running;
-
-    begin_queued(kube);
-    const CURLMcode code = curl_multi_perform(kube->multi, &running);
     must(code == CURLM_OK || code == CURLM_CALL_MULTI_PERFORM);
     kube_curl_reap(kube);
     look_at_calls(kube, kube_curl_clock_now_ms());
     kube_curl_free_done(kube);
+}
+
+/*
+ * Sends the queued calls: libcurl examines only those, and calls whose timers of libcurl have
+ * expired. It may receive meanwhile.
+ */
+static void kube_curl_send(struct curl_kube *kube)
+{
+    int running;
+
+    begin_queued(kube);
+    kube_curl_end_turn(kube,
+                       curl_multi_socket_action(kube->multi, CURL_SOCKET_TIMEOUT, 0, &running));
+}
+
+/* The same, and receives: libcurl examines every call in flight, with a system call for each. */
+static void kube_curl_receive(struct curl_kube *kube)
+{
+    int running;
+
+    begin_queued(kube);
+    kube_curl_end_turn(kube, curl_multi_perform(kube->multi, &running));
 }
 
 /* Returns 0 if the turn has queued calls (a retry after a 401, a nudge), else wait_ms at most. */
@@ -680,16 +705,41 @@ static void kube_cancel(void *ctx, uint64_t id)
 }
 
 /*
- * libcurl examines every call in flight in every turn, so with many calls a turn waits for the
- * answers of a millisecond.
+ * Waits for more answers, at most GATHER_MS, because libcurl examines every call in flight to
+ * receive one. wake() ends the wait.
  */
-static void kube_curl_gather(const struct curl_kube *kube)
+static void kube_curl_gather(const struct curl_kube *kube, struct pollfd *bell)
 {
-    static const struct timespec moment = {.tv_nsec = GATHER_NS};
-
-    must(kube->inside == 0);
+    must(kube->inside == 0 && bell->fd == kube->bell);
     if (kube->chain[CALL_ACTIVE].calls >= GATHER_CALLS)
-        (void)nanosleep(&moment, NULL);
+        (void)poll(bell, 1, GATHER_MS);
+}
+
+/*
+ * Waits for the server, for libcurl's timers or for wake(). Returns false if wake() was called and
+ * the server has sent nothing.
+ */
+static bool kube_curl_sleep(struct curl_kube *kube, int64_t wait_ms)
+{
+    struct curl_waitfd bell = {.fd = kube->bell, .events = CURL_WAIT_POLLIN};
+    enum sleeper was = SLEEPER_AWAKE;
+    eventfd_t rings;
+    int ready = 0;
+
+    must(wait_ms >= 0);
+    const bool sleeps = atomic_compare_exchange_strong(&kube->sleeper, &was, SLEEPER_ASLEEP);
+    const int timeout = !sleeps ? 0 : wait_ms < INT32_MAX ? (int)wait_ms : INT32_MAX;
+    must(curl_multi_poll(kube->multi, &bell, 1, timeout, &ready) == CURLM_OK);
+    struct pollfd again = {.fd = kube->bell, .events = POLLIN, .revents = bell.revents};
+    if (again.revents != 0)
+        ready--;
+    else if (sleeps && ready > 0)
+        kube_curl_gather(kube, &again);
+    was = atomic_exchange(&kube->sleeper, SLEEPER_AWAKE);
+    /* It may ring after the exchange, which ends the next sleep at once. */
+    if (again.revents != 0)
+        must(eventfd_read(kube->bell, &rings) == 0);
+    return ready > 0 || was != SLEEPER_WOKEN;
 }
 
 /*
@@ -706,22 +756,23 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     kube->deliver = deliver_to;
     const uint64_t before = kube->delivered;
     if (kube->chain[CALL_QUEUED].first != NULL || kube->done != NULL)
-        kube_curl_turn(kube);
+        kube_curl_send(kube);
     if (kube->delivered == before) {
-        const int64_t wait = wait_at_most(kube, wait_ms);
-        const int timeout = wait < INT32_MAX ? (int)wait : INT32_MAX;
-        must(curl_multi_poll(kube->multi, NULL, 0, timeout, NULL) == CURLM_OK);
-        kube_curl_gather(kube);
-        kube_curl_turn(kube);
+        if (kube_curl_sleep(kube, wait_at_most(kube, wait_ms)))
+            kube_curl_receive(kube);
+        else
+            kube_curl_send(kube);
     }
     kube->deliver = NULL;
 }
 
-/* Any thread: curl_multi_wakeup() is the thread-safe function of the multi interface. */
+/* Any thread. Costs a system call only if poll() sleeps, and only the first time. */
 static void kube_wake(void *ctx)
 {
     struct curl_kube *kube = ctx;
-    must(curl_multi_wakeup(kube->multi) == CURLM_OK);
+
+    if (atomic_exchange(&kube->sleeper, SLEEPER_WOKEN) == SLEEPER_ASLEEP)
+        must(eventfd_write(kube->bell, 1) == 0);
 }
 
 static const char *kube_name(void *ctx)
@@ -748,6 +799,7 @@ static void kube_free(void *ctx)
     map_done(&kube->by_id);
     (void)curl_multi_cleanup(kube->multi); /* no handle is left in it */
     handles_free(kube->handles);
+    must(close(kube->bell) == 0);
     xfree(kube);
 }
 
@@ -768,6 +820,12 @@ int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *
     CURLM *multi = global_code == CURLE_OK ? curl_multi_init() : NULL;
     if (multi == NULL)
         return err_set(err, ERR_INTERNAL, "libcurl does not start");
+    const int bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (bell < 0) {
+        const int error = errno;
+        (void)curl_multi_cleanup(multi);
+        return err_set(err, ERR_IO, "no eventfd: %s", strerrordesc_np(error));
+    }
     must(curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long)CURLPIPE_MULTIPLEX) == CURLM_OK);
     must(curl_multi_setopt(multi, CURLMOPT_MAX_CONCURRENT_STREAMS, (long)STREAMS_MAX) == CURLM_OK);
     must(curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long)CONNECTIONS_MAX) ==
@@ -776,6 +834,7 @@ int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *
 
     struct curl_kube *kube = xcalloc(1, sizeof *kube);
     kube->multi = multi;
+    kube->bell = bell;
     kube->config = config;
     kube->handles = handles_new(config);
     map_init(&kube->by_id);

@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -263,6 +264,58 @@ FIXTURE_TEST(wake__ends_a_poll)
     fixture->ops.wake(fixture->ops.ctx);
     fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
     assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
+}
+
+FIXTURE_TEST(wake__ends_one_poll_however_often_it_is_called)
+{
+    for (int i = 0; i < 3; i++)
+        fixture->ops.wake(fixture->ops.ctx);
+    fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
+    const int64_t begin_ms = clock_now_ms();
+    fixture->ops.poll(fixture->ops.ctx, 50, fixture, take);
+    assert_true(clock_now_ms() - begin_ms >= 49); /* the clock counts whole ms */
+}
+
+static void *wake_when_it_sleeps(void *arg)
+{
+    static const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
+    const struct fixture *fixture = arg;
+
+    (void)nanosleep(&moment, NULL);
+    fixture->ops.wake(fixture->ops.ctx);
+    return NULL;
+}
+
+FIXTURE_TEST(wake__ends_the_sleep_of_another_thread)
+{
+    for (int i = 0; i < 5; i++) {
+        pthread_t thread;
+        const int64_t begin_ms = clock_now_ms();
+
+        assert_int_equal(pthread_create(&thread, NULL, wake_when_it_sleeps, fixture), 0);
+        fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
+        assert_true(clock_now_ms() - begin_ms < PATIENCE_MS / 2);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+}
+
+FIXTURE_TEST(answers_and_deadlines__come_while_every_poll_is_woken)
+{
+    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
+
+    FAULT(.match = "/version", .kind = FAULT_SILENT, .times = 1);
+    begin_get(fixture, 1, "/version", 300);
+    while (fixture->ended < 1 && clock_now_ms() < until_ms) {
+        fixture->ops.wake(fixture->ops.ctx);
+        fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
+    }
+    assert_string_equal(fixture->pieces.data, "F");
+    begin_get(fixture, 2, "/version", PATIENCE_MS);
+    while (fixture->ended < 2 && clock_now_ms() < until_ms) {
+        fixture->ops.wake(fixture->ops.ctx);
+        fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
+    }
+    assert_int_equal(fixture->status, 200);
 }
 
 FIXTURE_TEST(start__refuses_a_path_with_a_blank)
