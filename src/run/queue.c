@@ -50,7 +50,6 @@ void queue_free(struct queue *queue)
     xfree(queue);
 }
 
-/* A signal is enough for one consumer. */
 static void queue_append(struct queue *queue, void *item, size_t bytes) REQUIRES(queue->lock)
 {
     must(queue->count < queue->capacity);
@@ -58,7 +57,17 @@ static void queue_append(struct queue *queue, void *item, size_t bytes) REQUIRES
     queue->ring[(queue->first + queue->count++) % queue->capacity] =
         (struct queue_entry){item, bytes};
     queue->bytes += bytes;
-    condvar_signal(&queue->filled);
+}
+
+/*
+ * Signals without the lock, which the consumer takes first: otherwise it may wake up only to wait
+ * for it. A signal is enough for one consumer.
+ */
+static bool queue_appended(struct queue *queue, bool appended)
+{
+    if (appended)
+        condvar_signal(&queue->filled);
+    return appended;
 }
 
 bool queue_put(struct queue *queue, void *item)
@@ -70,7 +79,7 @@ bool queue_put(struct queue *queue, void *item)
     if (fits)
         queue_append(queue, item, 0);
     mutex_unlock(&queue->lock);
-    return fits;
+    return queue_appended(queue, fits);
 }
 
 /* May fill the whole queue: used by the outbox, whose results must not be lost. */
@@ -92,7 +101,7 @@ bool queue_put_below(struct queue *queue, void *item, size_t bytes, struct queue
     if (open)
         queue_append(queue, item, bytes);
     mutex_unlock(&queue->lock);
-    return open;
+    return queue_appended(queue, open);
 }
 
 /*
