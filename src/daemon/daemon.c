@@ -71,8 +71,8 @@ enum {
     LARGE_BYTES = 256 * 1024,
     /* maximum sleep of the writer; its tick is due once a second anyway */
     WRITER_WAIT_MS = 60000,
-    /* maximum sleep of the informer, which polls flags such as list_again */
-    INFORMER_WAIT_MS = 2000,
+    /* maximum sleep of the informer: flags that wake nobody (list_again) wait that long */
+    INFORMER_WAIT_MS = 5000,
     /* nice value of the thread, a Linux extension */
     VERIFIER_NICE = 10,
     SETTING_TEXT_MAX = 4096,
