@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -358,6 +359,21 @@ static int64_t thread_cpu_ns(pthread_t thread)
     return (int64_t)spent.tv_sec * 1000000000 + spent.tv_nsec;
 }
 
+/* Bytes that the process has handed to write() so far: nearly all of them are the ledger's. */
+static double written_bytes(void)
+{
+    unsigned long long bytes = 0;
+    char line[128];
+
+    FILE *file = fopen("/proc/self/io", "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "wchar: ", 7) == 0)
+            bytes = strtoull(line + 7, NULL, 10);
+    if (file != NULL)
+        (void)fclose(file); /* read-only */
+    return (double)bytes;
+}
+
 static void say_of(uint32_t outstanding, const char *what, double value, const char *unit)
 {
     char name[64];
@@ -381,12 +397,14 @@ static void measure(struct bench_daemon *daemon, uint32_t outstanding, uint32_t 
         strbuf_init(&bind[i].body);
     }
     const uint32_t commits = atomic_load(&daemon->commits);
+    const double written = written_bytes();
     const int64_t cpu = thread_cpu_ns(daemon->thread[0]);
     const int64_t begun = wall_ns();
     drive(daemon, bind, outstanding, binds, &series);
     const double seconds = (double)(wall_ns() - begun) / 1e9;
     const double spent = (double)(thread_cpu_ns(daemon->thread[0]) - cpu);
     const uint32_t committed = atomic_load(&daemon->commits) - commits;
+    const double bytes = written_bytes() - written;
 
     const double count = (double)series.count;
     say_of(outstanding, "rate", count / seconds, "binds/s");
@@ -395,6 +413,7 @@ static void measure(struct bench_daemon *daemon, uint32_t outstanding, uint32_t 
     say_of(outstanding, "commits", committed, "commits");
     say_of(outstanding, "binds_per_commit", count / committed, "binds");
     say_of(outstanding, "writer_cpu_per_bind", spent / count / 1000, "us");
+    say_of(outstanding, "written_per_bind", bytes / count, "bytes");
     for (uint32_t i = 0; i < outstanding; i++) {
         http_call_done(&bind[i].call);
         strbuf_done(&bind[i].body);
