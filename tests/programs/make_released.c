@@ -282,6 +282,33 @@ static void keep_policy(struct maker *maker)
         fail(err.text);
 }
 
+/* Version 8: of one agent, its pod and the UUIDs that it named, of another one the UUIDs alone. */
+static void remember_agents(struct maker *maker)
+{
+    static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
+    static const struct node_facts vouching = {.name = "honest",
+                                               .uid = "uid-honest",
+                                               .agent = true,
+                                               .claim = {.pod = "agent"},
+                                               .has_gpus = true,
+                                               .n_gpus = 1};
+    static const struct node_facts naming = {
+        .name = "sick", .uid = "uid-sick", .agent = true, .has_gpus = true, .n_gpus = 1};
+    static const struct pod pod = {
+        .uid = "agent", .node = "honest", .is_agent = true, .is_ready = true};
+    struct agents *agents = agents_new(&rules);
+    size_t stored = 0;
+
+    (void)!agents_see_node(agents, &vouching);
+    (void)!agents_see_pod(agents, &pod);
+    (void)!agents_see_node(agents, &naming);
+    if (maker->ops.remember(maker->ops.ctx, agents, 10, &stored, &err) < 0)
+        fail(err.text);
+    if (stored != 2)
+        fail("two agents should be remembered");
+    agents_free(agents);
+}
+
 static void copy_killed(const char *path)
 {
     static const char *const suffix[] = {"", "-wal"};
@@ -320,6 +347,7 @@ int main(int argc, char **argv)
     learn(&maker);
     measure(&maker);
     keep_policy(&maker);
+    remember_agents(&maker);
     copy_killed(argv[1]);
     store_close(maker.store);
     core_done(&maker.core);
