@@ -21,9 +21,8 @@ static const char *const statements[] = {
 #undef X
 };
 
-/* The log limits are 4 MiB, 64 MiB and 512 MiB, in pages of 4 KiB. */
-static const struct store_limits usual_limits = {
-    .wal_soft = 1024, .wal_hard = 16384, .wal_max = 131072, .fold = 500, .retain_ms = 60000};
+/* space_open() and space_take_page_bytes() set the others. */
+static const struct store_limits usual_limits = {.fold = 500, .retain_ms = 60000};
 
 /* WAL hook: SQLite calls it after each commit. pages: in the log. */
 static int count_wal(void *user, sqlite3 *db, const char *name, int pages)
@@ -111,6 +110,8 @@ static int open_db(struct store *store, struct err *err)
         (void)sqlite3_wal_hook(store->db, count_wal, store); /* returns the former user data */
         failed = schema_prepare(store, err);
     }
+    if (failed == 0)
+        failed = space_take_page_bytes(store, err);
     if (failed == 0)
         failed = prepare_all(store, err);
     if (failed == 0)

@@ -57,6 +57,7 @@ extern const struct store_schema store_schema;
 
 struct store_limits {
     /* Pages in the log. */
+    /* Pages in the log; space_take_page_bytes() sets them. */
     int wal_soft; /* a checkpoint is due */
     int wal_hard; /* the checkpoint waits for readers */
     int wal_max; /* no further batch begins, since a reader's hold on the log would fill the disk */
@@ -73,7 +74,7 @@ struct store_limits {
 };
 
 enum {
-    STORE_PAGE_BYTES = 4096,
+    STORE_PAGE_BYTES = 1024,       /* of a ledger that this version creates: docs/why/027 */
     STORE_BYTES_AUTO = 2047 << 20, /* maximum of the automatic limit in bytes */
     JOURNAL_ROW_BYTES = 24,        /* size of an entry without its two texts */
     PAST_NAMES_MAX = 4096,         /* namespaces with a row of their own in past */
@@ -259,6 +260,7 @@ struct store {
     /* Used by the writer only, without a lock. */
     bool in_batch;
     uint64_t seq;            /* number of this batch's newest journal entry */
+    int64_t page_bytes;      /* a power of two that the file keeps for its life */
     int wal_pages;           /* pages in the log; 0 after a complete checkpoint */
     int64_t hard_ms;         /* UTC time of the last checkpoint that waited for readers */
     int64_t retain_at_ms;    /* UTC time of the next round of retention */
@@ -424,8 +426,10 @@ int maintain_fold(struct store *store, int64_t upto, struct folded *out, struct 
 void maintain_folded(struct store *store, const struct folded *folded);
 
 /* disk_space.c */
-/* Sets the limits. Call before the file is opened. */
+/* Sets the limits, but not those of the log. Call before the file is opened. */
 void space_open(struct store *store, const struct store_rules *rules);
+/* Reads the page size of the open file, and sets the limits of the log, which are in pages. */
+int space_take_page_bytes(struct store *store, struct err *err) MUST_USE;
 /* Makes the configured ballast; after the opening, so that a foreign file gets none. */
 void space_first_ballast(struct store *store);
 /* Counts the pages in use, then calls space_check(). Not within a batch. */

@@ -6,8 +6,8 @@
 #include "support/seen.h"
 
 enum {
-    PAGE = 4096,
-    PAGES_MAX = 1024,
+    PAGE = 1024,
+    PAGES_MAX = 4096,
     LOG_HEAD = 32,
     FRAME_HEAD = 24,
     FRAME = FRAME_HEAD + PAGE,

@@ -10,6 +10,7 @@
  * hysteresis, so that granting does not begin and end with every batch.
  */
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 #include "store/store_internal.h"
@@ -38,27 +39,40 @@ static int64_t space_usual_bytes(const struct store *store)
     return part < STORE_BYTES_AUTO ? part : STORE_BYTES_AUTO;
 }
 
-static int least(int a, int64_t b)
-{
-    must(a > 0 && b > 0);
-    return b < a ? (int)b : a;
-}
-
 static void space_limits(struct store *store, int64_t max_bytes)
 {
     struct store_limits *limits = &store->limits;
     const int64_t max = max_bytes > 0 ? max_bytes : space_usual_bytes(store);
-    const int64_t pages = max / STORE_PAGE_BYTES;
 
-    must(pages >= 16);
+    must(max > 0);
     limits->max_bytes = max;
     limits->trim_at = max - space_margin(max, 20);
     limits->stop_at = max - space_margin(max, 8);
     limits->go_at = limits->stop_at - space_margin(max, 2);
     limits->piece = space_margin(max, 1);
-    limits->wal_max = least(limits->wal_max, pages);
-    limits->wal_hard = least(limits->wal_hard, pages / 8);
-    limits->wal_soft = least(limits->wal_soft, pages / 16);
+}
+
+/* Pages in this many MiB, or in a part of the ledger's limit if that is less. */
+static int space_log_pages(const struct store *store, int64_t of_mib, int64_t part)
+{
+    const int64_t most = store->limits.max_bytes / part;
+    const int64_t pages = (most < of_mib * mib ? most : of_mib * mib) / store->page_bytes;
+
+    must(pages > 0 && pages <= INT_MAX);
+    return (int)pages;
+}
+
+int space_take_page_bytes(struct store *store, struct err *err)
+{
+    const int failed = db_number(store->db, "PRAGMA page_size", &store->page_bytes, err);
+
+    if (failed != 0)
+        return failed;
+    must(store->page_bytes >= 512);
+    store->limits.wal_soft = space_log_pages(store, 4, 16);
+    store->limits.wal_hard = space_log_pages(store, 64, 8);
+    store->limits.wal_max = space_log_pages(store, 512, 1);
+    return 0;
 }
 
 static int64_t space_log_bytes(const struct store *store)
@@ -66,7 +80,7 @@ static int64_t space_log_bytes(const struct store *store)
     enum { FRAME_HEAD = 24 };
 
     must(store->wal_pages >= 0);
-    return (int64_t)store->wal_pages * (STORE_PAGE_BYTES + FRAME_HEAD);
+    return (int64_t)store->wal_pages * (store->page_bytes + FRAME_HEAD);
 }
 
 static void space_set(struct store *store, enum store_space room)
@@ -108,7 +122,7 @@ int space_look(struct store *store, struct err *err)
     if (failed == 0)
         failed = db_ask(store->stmt[ST_PAGES_FREE], &free_pages, err);
     if (failed == 0) {
-        atomic_store(&store->used_bytes, (pages - free_pages) * STORE_PAGE_BYTES);
+        atomic_store(&store->used_bytes, (pages - free_pages) * store->page_bytes);
         store->unseen = 0;
     }
     space_check(store);

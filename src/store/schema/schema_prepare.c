@@ -60,6 +60,19 @@ static int use_wal(const struct store *store, struct err *err)
 }
 
 /*
+ * Only a file without pages takes a page size. A ledger that an older version created has pages of
+ * 4 KiB for its life, as has one whose creation was cut off then.
+ */
+static int choose_page_bytes(const struct store *store, struct err *err)
+{
+    char sql[48];
+    const int length = snprintf(sql, sizeof sql, "PRAGMA page_size=%d", STORE_PAGE_BYTES);
+
+    must(length > 0 && (size_t)length < sizeof sql);
+    return db_exec(store->db, sql, err);
+}
+
+/*
  * In this order: the file is identified before the first write; the log is rewritten (wal.c) before
  * its content is used; SQLite's own checks come before a migration would copy damage; the owner is
  * checked before the migration; our checks come last, on the migrated tables.
@@ -77,6 +90,8 @@ int schema_prepare(struct store *store, struct err *err)
         failed = check_file(store->db, false, err);
     if (failed == 0 && !blank)
         failed = owner_may_migrate(store, version, err);
+    if (failed == 0 && blank)
+        failed = choose_page_bytes(store, err);
     if (failed == 0)
         failed = use_wal(store, err);
     if (failed == 0)

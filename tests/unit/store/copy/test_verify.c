@@ -8,6 +8,7 @@
 
 #include "milligpu/base/alloc.h"
 
+#include "store/store_internal.h"
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
@@ -367,7 +368,7 @@ FIXTURE_TEST(verify_file__finds_a_scratched_page)
 
     shelf_close(shelf);
     CLEANUP(xfreep) char *bytes = get_file(shelf->path, &size);
-    for (size_t at = 4096; at < size; at += 4096) {
+    for (size_t at = STORE_PAGE_BYTES; at < size; at += STORE_PAGE_BYTES) {
         char kept[64];
         memcpy(kept, bytes + at, sizeof kept);
         memset(bytes + at, 0x5a, sizeof kept);

@@ -151,7 +151,8 @@ SHELF_TEST(space_counts__of_history_are_near_its_real_size)
                      "DELETE FROM allocation WHERE state = 'released'");
     const long long after = shelf_number(shelf->path, "SELECT page_count - freelist_count FROM"
                                                       " pragma_page_count, pragma_freelist_count");
-    assert_in_range(counted, (before - after) * 4096 / 2, (before - after) * 4096 * 5 / 4);
+    assert_in_range(counted, (before - after) * STORE_PAGE_BYTES / 2,
+                    (before - after) * STORE_PAGE_BYTES * 5 / 4);
 }
 
 SHELF_TEST(space_counts__of_namespaces_beyond_the_bound_are_one)
@@ -363,7 +364,9 @@ SHELF_TEST(ledger_limit__is_a_part_of_the_volume)
                                                               : most);
     /* The log stays below the limit, too. */
     open_with(shelf, LEDGER_BYTES_MIN, false);
-    assert_int_equal(shelf->store->limits.wal_max, LEDGER_BYTES_MIN / 4096);
+    assert_int_equal(shelf->store->limits.wal_max, LEDGER_BYTES_MIN / STORE_PAGE_BYTES);
+    assert_int_equal(shelf->store->limits.wal_hard, LEDGER_BYTES_MIN / 8 / STORE_PAGE_BYTES);
+    assert_int_equal(shelf->store->limits.wal_soft, LEDGER_BYTES_MIN / 16 / STORE_PAGE_BYTES);
     assert_int_equal(shelf->store->limits.stop_at, LEDGER_BYTES_MIN - (8 << 20));
     assert_int_equal(shelf->store->limits.trim_at, LEDGER_BYTES_MIN - (20 << 20));
 }

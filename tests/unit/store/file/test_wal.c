@@ -13,7 +13,7 @@
 #include "support/test.h"
 #include "unit/store/support_shelf.h"
 
-enum { PAGE = 4096, LOG_HEAD = 32, FRAME = 24 + PAGE };
+enum { PAGE = STORE_PAGE_BYTES, LOG_HEAD = 32, FRAME = 24 + PAGE };
 
 static char *log_of(const struct shelf *shelf)
 {

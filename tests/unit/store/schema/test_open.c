@@ -183,6 +183,16 @@ FIXTURE_TEST(open__names_a_path_that_cannot_be_used)
     (void)unlink(lock); /* left because a folder was opened as a ledger */
 }
 
+FIXTURE_TEST(open__gives_a_new_ledger_small_pages)
+{
+    shelf_open(shelf);
+    assert_sql(shelf, "PRAGMA page_size", STORE_PAGE_BYTES);
+    assert_int_equal(shelf->store->page_bytes, STORE_PAGE_BYTES);
+    assert_int_equal(shelf->store->limits.wal_soft, (4 << 20) / STORE_PAGE_BYTES);
+    shelf_turn(shelf);
+    assert_sql(shelf, "PRAGMA page_size", STORE_PAGE_BYTES);
+}
+
 FIXTURE_TEST(open__finds_a_cut_or_scratched_file)
 {
     fill(shelf);
@@ -190,21 +200,21 @@ FIXTURE_TEST(open__finds_a_cut_or_scratched_file)
     CLEANUP(xfreep) char *whole = get_file(shelf->path, &size);
     assert_in_range(size, 20000, 1 << 20);
 
-    static const size_t cuts[] = {1, 15, 16, 99, 100, 4095, 4096, 8192};
+    static const size_t cuts[] = {1, 15, 16, 99, 100, 1023, 1024, 4095, 4096, 8192};
     for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
         put_file(shelf->path, whole, cuts[i]);
         refused(shelf, ERR_CORRUPT, "ledger.db");
     }
     put_file(shelf->path, whole, size / 2);
     refused(shelf, ERR_CORRUPT, "ledger.db");
-    put_file(shelf->path, whole, size - 4096);
+    put_file(shelf->path, whole, size - STORE_PAGE_BYTES);
     refused(shelf, ERR_CORRUPT, "ledger.db");
 
     static const unsigned char zeros[8192];
     put_file(shelf->path, zeros, sizeof zeros);
     refused(shelf, ERR_CORRUPT, "header is lost");
     /* Overwrite the head of every page in turn. */
-    for (size_t at = 4096; at < size; at += 4096) {
+    for (size_t at = STORE_PAGE_BYTES; at < size; at += STORE_PAGE_BYTES) {
         char kept[64];
         memcpy(kept, whole + at, sizeof kept);
         memset(whole + at, 0x5a, sizeof kept);
@@ -337,7 +347,7 @@ FIXTURE_TEST(open__moves_a_corrupt_file_aside_if_configured)
         fill(shelf);
         const int fd = open(shelf->path, O_WRONLY | O_CLOEXEC);
         assert_true(fd >= 0);
-        assert_int_equal(pwrite(fd, "scratched", 9, 4096), 9);
+        assert_int_equal(pwrite(fd, "scratched", 9, STORE_PAGE_BYTES), 9);
         assert_int_equal(close(fd), 0);
         /* A log is moved aside with its ledger. */
         char wal[128];

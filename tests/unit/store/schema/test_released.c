@@ -172,6 +172,22 @@ TEST(released__has_no_workload_and_no_agents_before_they_were_kept)
     }
 }
 
+/* The log is limited in bytes, whatever the pages are. */
+TEST(released__keeps_its_pages)
+{
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        char was[128];
+        lay(&shelf, version, "-killed", was, sizeof was);
+        shelf_open(&shelf);
+        assert_sql(&shelf, "PRAGMA page_size", 4096);
+        assert_int_equal(shelf.store->page_bytes, 4096);
+        assert_int_equal(shelf.store->limits.wal_soft, (4 << 20) / 4096);
+        assert_in_range(atomic_load(&shelf.store->used_bytes), 20 * 4096, 1 << 20);
+        shelf_done(&shelf);
+    }
+}
+
 /* Modified tables stay refused; a new version does not repair them. */
 TEST(released__with_changed_tables_is_not_migrated)
 {
