@@ -28,7 +28,6 @@ struct name_order *name_order_new(void)
 {
     struct name_order *order = xcalloc(1, sizeof *order);
 
-    order->at = SNAPSHOT_NO_SLOT;
     must(order->slots == 0 && order->now == 0);
     must(order->next == NULL);
     return order;
@@ -82,8 +81,6 @@ void name_order_begin(struct name_order *order, const struct snapshot *snapshot)
     order->former = order->names;
     order->names = 0;
     order->at = SNAPSHOT_NO_SLOT;
-    order->guessed = 0;
-    order->came = 0;
 }
 
 uint32_t name_order_former(const struct name_order *order)
@@ -180,7 +177,6 @@ bool name_order_other(struct name_order *order, struct text name, uint32_t hash,
         order->next[order->at] = out->slot;
     order->at = out->slot;
     order->names++;
-    order->guessed = 0;
-    order->came = 0;
+    order->came = 0; /* so the next guess is one */
     return out->node != NULL && name_order_note(order, out->slot);
 }

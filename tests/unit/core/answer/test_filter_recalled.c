@@ -15,7 +15,7 @@
 #include "support/test.h"
 #include "support/walk.h"
 
-enum { NAMES_MAX = 2 * NODES, OFFERS = 6, PODS = 60 };
+enum { NAMES_MAX = 2 * NODES, OFFERS = 12, PODS = 60 };
 
 /* --- the plain way --- */
 
@@ -539,4 +539,77 @@ CORE_TEST(work__counts_what_is_judged_beside_offers)
     cluster_set_levels(core, POLICY_FGD, SHAPES);
     ask_with_offers(core, "50+60+70", NULL);
     score_cache_free(cache);
+}
+
+/* GPUs of four models, and prices: whatever fits is searched with cheaper GPUs, too. */
+static void show_models(struct core_fixture *core)
+{
+    static const char *const model[] = {"T4", "L40S", "A100-SXM4-40GB", "H100-80GB-HBM3"};
+    struct core_gpu gpu[8];
+
+    for (uint32_t i = 0; i < ARRAY_LEN(gpu); i++)
+        gpu[i] = (struct core_gpu){.index = i, .milli = 1000 - 37 * i * i % 400, .mib = 16000};
+    for (uint32_t n = 0; n < LARGE_NODES; n++) {
+        struct inventory *inventory =
+            core_inventory(core, cluster_node(core, n), "uid", gpu, ARRAY_LEN(gpu) - n % 2);
+        for (uint32_t i = 0; i < inventory->n_gpus; i++)
+            inventory->gpu[i].model = model[i % ARRAY_LEN(model)];
+        const struct command command = {
+            .kind = COMMAND_NODE, .node = inventory->node, .inventory = inventory, .at_ms = 1};
+        assert_int_equal(core_do_quickly(core, &command), VERDICT_OK);
+    }
+}
+
+/* The first search is paid in advance, the others when they are done. */
+CORE_TEST(work__counts_the_steps_of_further_searches)
+{
+    struct filter_answer answer;
+    struct plainly plainly;
+    uint32_t longer = 0;
+
+    show_models(core);
+    cluster_set_levels(core, POLICY_BINPACK, SHAPES);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    struct filter_question question = {
+        .snapshot = snapshot, .request = core_request(core, "211x2+248x2+285x2+322x2+359x2+396x2")};
+    name_in_turn(core, &question, LARGE_NODES);
+    ask_plainly(&question, &core->arena, &plainly);
+    filter_ask(&question, &core->arena, &answer);
+    assert_as_plainly(&question, &answer, &plainly);
+    uint64_t work = (uint64_t)LARGE_NODES * SEARCH_WORK;
+    for (uint32_t i = 0; i < answer.n_candidates; i++) {
+        const uint32_t steps = answer.candidate[i].rank.steps;
+        longer += steps > PLACE_STEPS_MAX;
+        work += steps > PLACE_STEPS_MAX ? ((steps - PLACE_STEPS_MAX) * 8 + 999) / 1000 : 0;
+    }
+    assert_true(longer > 0);
+    assert_int_equal(answer.work, work);
+    snapshot_unref(snapshot);
+}
+
+/* It searches for GPUs that are linked; what is remembered of it does not tell how long. */
+CORE_TEST(work__leaves_out_the_steps_of_one_container)
+{
+    const struct core_gpu gpu[] = {{.index = 0, .peers = 2},
+                                   {.index = 1, .peers = 1},
+                                   {.index = 2, .peers = 8},
+                                   {.index = 3, .peers = 4}};
+    struct offer offer = {.milli = 100};
+    struct filter_answer answer;
+
+    assert_int_equal(core_node(core, cluster_node(core, 0), gpu, ARRAY_LEN(gpu)), VERDICT_OK);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    struct filter_question question = {
+        .snapshot = snapshot, .request = core_request(core, "600x2"), .offer = &offer};
+    name_in_turn(core, &question, 1);
+    const struct node *node = snapshot_node(snapshot, question.name[0]);
+    offer.node = node->name;
+    offer.gpu = node->gpu[0].id;
+    filter_ask(&question, &core->arena, &answer);
+    const uint64_t steps = answer.steps;
+    question.n_offers = 1;
+    filter_ask(&question, &core->arena, &answer);
+    assert_true(steps > 0 && answer.steps > steps);
+    assert_int_equal(answer.work, 0);
+    snapshot_unref(snapshot);
 }

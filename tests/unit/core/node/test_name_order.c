@@ -126,6 +126,19 @@ ORDER_TEST(guess__is_one_after_a_name_that_was_not_guessed)
     assert_guesses(core, 2, 1); /* another list */
 }
 
+ORDER_TEST(guess__is_one_if_nothing_was_said_of_the_last_ones)
+{
+    add_nodes(core, 0, 10);
+    begin(core);
+    assert_true(other_node(core, 4));
+    assert_guesses(core, 5, 1);
+    assert_true(name_order_came(order, guess, 1));
+    assert_guesses(core, 6, 2);
+    assert_true(name_order_came(order, guess, 2));
+    assert_guesses(core, 8, 2); /* all that there are */
+    assert_guesses(core, 8, 1);
+}
+
 /* Each list: 0, 7, 3, then on in the order of the slots. */
 ORDER_TEST(guess__is_the_name_that_came_next_before)
 {
@@ -269,6 +282,7 @@ ORDER_TEST(order__grows_with_the_ledger)
     const size_t empty = name_order_bytes(order);
 
     assert_in_range(empty, 1, 200);
+    assert_int_equal(empty % sizeof(void *), 0);
     add_nodes(core, 0, BOOK_NODES);
     begin(core);
     assert_int_equal(name_order_bytes(order), empty + (size_t)BOOK_NODES * 6);

@@ -40,6 +40,45 @@ CORE_TEST(order__ranks_nodes_by_price_first)
     assert_true(dearer >= ARRAY_LEN(kinds));
 }
 
+/* The price of a node of which a T4 would do, beside a dearer GPU. */
+static uint32_t price_for(const struct snapshot *snapshot, const struct request *request,
+                          bool is_unscored)
+{
+    const struct policy_question question = {.context = snapshot->context,
+                                             .node = snapshot_node(snapshot, TEXT("n-0")),
+                                             .slot = SNAPSHOT_NO_SLOT,
+                                             .is_unscored = is_unscored};
+    struct plan plan;
+    struct rank rank;
+    plan_init(&plan, request, snapshot->context);
+    assert_int_equal(policy_score(&question, &plan, &rank), REASON_NONE);
+    assert_int_equal(rank.is_unscored, is_unscored);
+    return rank.price;
+}
+
+/* Beyond the limit of work, only one container is searched for on cheaper GPUs. */
+CORE_TEST(price__of_several_containers_is_the_dearest_beyond_the_limit)
+{
+    const struct core_gpu gpu[] = {{.index = 0, .mib = 16000}, {.index = 1, .mib = 81920}};
+    struct inventory *inventory = core_inventory(core, "n-0", "uid", gpu, 2);
+    const struct command command = {
+        .kind = COMMAND_NODE, .node = "n-0", .inventory = inventory, .at_ms = 1};
+    inventory->gpu[0].model = "T4";
+    inventory->gpu[1].model = "H100-80GB-HBM3";
+    assert_int_equal(core_do(core, &command), VERDICT_OK);
+    cluster_set_levels(core, POLICY_FGD, SHAPES);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    const struct request *none = core_request(core, NULL);
+    const struct request *one = core_request(core, "300");
+    const struct request *two = core_request(core, "300+200");
+    const uint32_t cheap = price_for(snapshot, one, false);
+    assert_int_equal(price_for(snapshot, one, true), cheap);
+    assert_int_equal(price_for(snapshot, two, false), cheap);
+    assert_true(price_for(snapshot, two, true) > cheap);
+    assert_int_equal(price_for(snapshot, none, true), 0);
+    snapshot_unref(snapshot);
+}
+
 TEST(loss_price__sums_the_price_of_every_lost_slot)
 {
     struct workload_class class[3] = {{.parts = 2, .milli = 1000, .count = 3},

@@ -146,6 +146,13 @@ TEST(work__of_rollout_counts_played_pods)
     kinds_freep(&kinds);
 }
 
+TEST(work__of_steps_is_a_unit_for_125)
+{
+    static const uint32_t steps[][2] = {{0, 0}, {1, 1}, {125, 1}, {126, 2}, {1000, 8}};
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++)
+        assert_int_equal(policy_steps_work(steps[i][0]), steps[i][1]);
+}
+
 /* The work of a node saturates at the most that a score cache can hold. */
 TEST(work__saturates_at_node_work_max)
 {

@@ -198,6 +198,7 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     struct workload_class class;
     cluster_show(core, false);
     assert_int_equal(core_reserve(core, "full", cluster_node(core, 0), "1000"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "full too", cluster_node(core, 4), "1000"), VERDICT_OK);
     workload_class_of(cluster_shape(core, 3), &class); /* 1000 milli, not of a T4 */
     class.count = 1;
     struct workload *workload = workload_new(&class, 1);
@@ -205,16 +206,18 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     ledger_set_policy_context(core->ledger, context);
     inventory->gpu[0].model = "T4";
     struct node *node = node_from_inventory(inventory, NULL, names);
-    const struct node *nodes[2] = {node, NULL};
+    const struct node *nodes[3] = {node};
     cluster_ask(&asked, core, cluster_shape(core, 0), NULL);
     asked.name[0] = TEXT("new");
     asked.name[1] = text_of(cluster_node(core, 0));
+    asked.name[2] = text_of(cluster_node(core, 4)); /* full, too, and judged in the second turn */
     asked.question.n_names = 2;
     asked.question.node = nodes;
     asked.question.cache = cache;
     filter_ask(&asked.question, &asked.arena, &asked.answer);
     char *model_text = (char *)(uintptr_t)names_find(names, TEXT("T4"))->text;
     memcpy(model_text, "A1", 2);
+    asked.question.n_names = 3;
     filter_ask(&asked.question, &asked.arena, &asked.answer);
     asked.question.cache = NULL;
     filter_ask(&asked.question, &asked.arena, &fresh);
@@ -225,6 +228,57 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     workload_unref(workload);
     node_unref(node);
     names_free(names);
+    cluster_ask_done(&asked);
+}
+
+/* What is remembered, asked of many nodes at once: as in the ranks, or that nothing is. */
+CACHE_TEST(policy_recall__agrees_with_the_ranks)
+{
+    const struct node *node[NODES + 3] = {NULL};
+    uint32_t slot[NODES + 3];
+    uint32_t hash[NODES + 3];
+    struct policy_brief brief[NODES + 3];
+    struct asked asked;
+    struct plan plan;
+    uint32_t refused = 0;
+    cluster_show(core, true);
+    cluster_set_levels(core, POLICY_ROLLOUT, SHAPES);
+    const struct request *request = cluster_shape(core, 4);
+    cluster_ask(&asked, core, request, cache);
+    const uint64_t found = score_cache_counts(cache).found;
+    for (uint32_t i = 0; i < NODES; i++)
+        hash[i] = text_hash(asked.name[i]);
+    snapshot_nodes(asked.snapshot, NODES, asked.name, hash, node, slot);
+    slot[NODES] = slot[0]; /* without a node */
+    node[NODES + 1] = node[0];
+    slot[NODES + 1] = slot[1]; /* another node's */
+    node[NODES + 2] = node[0];
+    slot[NODES + 2] = SNAPSHOT_NO_SLOT;
+    plan_init(&plan, request, asked.snapshot->context);
+    policy_recall(cache, &plan, NODES + 3, node, slot, brief);
+    for (uint32_t i = 0; i < NODES; i++) {
+        assert_true(brief[i].known);
+        assert_int_equal(brief[i].why, asked.answer.cause[i].why);
+        refused += brief[i].why != REASON_NONE;
+    }
+    for (uint32_t i = 0; i < asked.answer.n_candidates; i++) {
+        const struct rank *rank = &asked.answer.candidate[i].rank;
+        const struct policy_brief *of = &brief[asked.answer.candidate[i].name];
+        const struct order_head head = order_head_of(rank);
+        assert_int_equal(of->order, rank->order);
+        assert_int_equal(of->work, rank->work);
+        assert_int_equal(of->head.level, head.level);
+        assert_int_equal(of->head.key, head.key);
+    }
+    assert_true(refused > 0 && refused < NODES);
+    for (uint32_t i = NODES; i < NODES + 3; i++)
+        assert_false(brief[i].known);
+    policy_recall(NULL, &plan, NODES, node, slot, brief);
+    assert_false(brief[0].known);
+    assert_int_equal(score_cache_counts(cache).found, found); /* not counted yet */
+    policy_recalled(cache, 7);
+    policy_recalled(NULL, 0);
+    assert_int_equal(score_cache_counts(cache).found, found + 7);
     cluster_ask_done(&asked);
 }
 
