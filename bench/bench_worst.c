@@ -40,6 +40,7 @@ struct cost {
 struct scene {
     struct unlike unlike;
     bool cold; /* with a new score cache for each question */
+    int rounds;
 };
 
 static uint32_t policies_at(uint32_t nodes)
@@ -60,7 +61,7 @@ static struct cost ask(const struct scene *scene, const struct request *request,
     struct cost cost = {.ns = INT64_MAX};
 
     arena_init(&arena);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < scene->rounds; i++) {
         const int64_t begun = cpu_ns();
         question.cache = scene->cold ? score_cache_new() : NULL;
         filter_ask(&question, &arena, &answer);
@@ -137,6 +138,7 @@ int main(int argc, char **argv)
 
     if (!options_read(argc, argv, &options))
         return 2;
+    scene.rounds = options.quick ? 1 : ROUNDS;
     for (size_t fill = 0; fill < UNLIKE_FILLS; fill++)
         for (size_t i = 0; i < SIZES; i++) {
             unlike_init(&scene.unlike, &unlike_fills[fill], sizes[i].nodes);

@@ -183,7 +183,7 @@ static void play_mixed(struct rollout *rollout, uint32_t sequence)
             const uint32_t step = word * 64 + (uint32_t)__builtin_ctzll(steps);
             const uint32_t class = workload->sequence[sequence][step];
             steps &= steps - 1;
-            rollout->work += 8 + rollout->n_holes * (1 + workload->class[class].parts);
+            rollout->work += 12 + rollout->n_holes * (1 + workload->class[class].parts) * 3 / 2;
             if (!take_mixed(rollout, class))
                 continue;
             largest = largest_hole(rollout);

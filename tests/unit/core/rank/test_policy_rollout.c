@@ -179,7 +179,7 @@ TEST(rollout__counts_each_try_as_work)
     remaining.kind[2] = 1;
     work = 0;
     assert_int_equal(rollout_idle(workload, &remaining, &work), 0);
-    assert_int_equal(work, WORKLOAD_SEQUENCES * 4 * (8 + 4 * (1 + 2)));
+    assert_int_equal(work, WORKLOAD_SEQUENCES * 4 * (12 + 4 * (1 + 2) * 3 / 2));
     remaining.kind[2] = 0;
     kinds.kind[0].allowed_classes[0] = 0; /* a class without a place is not tried */
     work = 0;
