@@ -124,8 +124,12 @@ enum {
       " SELECT max(last) FROM pack)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")         \
     X(ST_ALLOCATION_SET,                                                                           \
       "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
-      " bound_ms = ?, released_ms = ?, terminating_ms = ?, version = ?, bytes = ?, is_other = ?"   \
-      " WHERE uid = ? AND node = ? AND state = ? AND state <> 'released'")                         \
+      " bound_ms = ?, terminating_ms = ?, version = ?"                                             \
+      " WHERE uid = ? AND node = ? AND state = ? AND bytes = 0")                                   \
+    X(ST_ALLOCATION_END,                                                                           \
+      "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
+      " bound_ms = ?, terminating_ms = ?, version = ?, released_ms = ?, bytes = ?, is_other = ?"   \
+      " WHERE uid = ? AND node = ? AND state = ? AND bytes = 0")                                   \
     X(ST_SHARE_ADD, "INSERT INTO share (allocation, at, container, kind, life, gpu, milli, mib,"   \
                     " asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, nullif(?, ?))")                       \
     X(ST_CHARGE_ADD, "INSERT INTO charge (allocation, at, node, gpu, milli, mib, live)"            \
@@ -196,11 +200,11 @@ enum {
     X(ST_IDLE_SET,                                                                                 \
       "INSERT INTO idle (since_ms, allocation, container, gpu)"                                    \
       " SELECT ?, s.allocation, s.container, s.gpu FROM allocation AS a"                           \
-      " JOIN share AS s ON s.allocation = a.id WHERE a.uid = ? AND a.state <> 'released'"          \
+      " JOIN share AS s ON s.allocation = a.id WHERE a.uid = ? AND a.bytes = 0"                    \
       " AND s.container = ? AND s.gpu = ?"                                                         \
       " ON CONFLICT (allocation, container, gpu) DO UPDATE SET since_ms = excluded.since_ms")      \
     X(ST_IDLE_DROP, "DELETE FROM idle WHERE allocation = (SELECT id FROM allocation WHERE uid = ?" \
-                    " AND state <> 'released') AND container = ? AND gpu = ?")                     \
+                    " AND bytes = 0) AND container = ? AND gpu = ?")                               \
     X(ST_IDLE_DROP_NODE, "DELETE FROM idle WHERE allocation IN"                                    \
                          " (SELECT id FROM allocation WHERE lives_on = ?)")                        \
     X(ST_IDLE, "SELECT a.node, a.uid, i.container, i.gpu, i.since_ms FROM idle AS i"               \

@@ -238,8 +238,8 @@ static int find_missing(const struct likeness *like, struct err *err)
     must(like->snapshot != NULL);
     int failed = db_prepare(like->db, "SELECT 1 FROM node WHERE name = ?", &nodes, err);
     if (failed == 0)
-        failed = db_prepare(
-            like->db, "SELECT 1 FROM allocation WHERE uid = ? AND state <> 'released'", &pods, err);
+        failed = db_prepare(like->db, "SELECT 1 FROM allocation WHERE uid = ? AND bytes = 0", &pods,
+                            err);
     while (failed == 0 && (node = snapshot_next(like->snapshot, &at)) != NULL) {
         failed = read_transaction_missing(like, nodes, "node", node->name->text, err);
         for (uint32_t i = 0; failed == 0 && i < node->n_allocations; i++)

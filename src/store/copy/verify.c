@@ -192,7 +192,7 @@ static int check_present(sqlite3 *db, struct err *err)
         "SELECT 'there is not one row in meta' FROM (SELECT count(*) AS rows FROM meta)"
         " WHERE rows <> 1",
         "SELECT 'pod ' || uid || ' has two live allocations' FROM allocation"
-        " WHERE state <> 'released' GROUP BY uid HAVING count(*) > 1",
+        " WHERE bytes = 0 GROUP BY uid HAVING count(*) > 1",
         "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"
         " FROM gpu AS a JOIN gpu AS b ON b.node = a.node AND b.id = a.alias",
         "SELECT 'GPU ' || a.id || ' of node ' || a.node || ' goes by a name of GPU ' || b.id"

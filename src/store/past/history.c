@@ -134,18 +134,28 @@ static const char packs_sql[] =
     "SELECT id, last FROM pack WHERE first <= ?1 >> 10 AND (?4 IS NULL OR past_of IN (?4, ''))"
     " AND (?6 = 0 OR (began_ms <= ?6 AND ended_ms > ?6)) ORDER BY last DESC";
 
-static void history_build(struct strbuf *sql, const struct store_history_query *query)
+/* The charges that a query begins with. */
+enum history_part { PART_ALL, PART_LIVE, PART_ENDED };
+
+/*
+ * With a GPU, begins with the charges: of ended ones its index has the GPU, and the live ones, of
+ * which there are few, are all read. Without, LEFT JOIN includes pods without a known GPU.
+ */
+static const char *const part_sql[] = {
+    [PART_ALL] = " FROM allocation AS a LEFT JOIN charge AS c ON c.allocation = a.id",
+    [PART_LIVE] = " FROM charge AS c INDEXED BY charge_live"
+                  " CROSS JOIN allocation AS a ON a.id = c.allocation AND c.live = 1",
+    [PART_ENDED] = " FROM charge AS c INDEXED BY charge_gpu"
+                   " CROSS JOIN allocation AS a ON a.id = c.allocation AND c.live = 0",
+};
+
+static void history_build(struct strbuf *sql, const struct store_history_query *query,
+                          enum history_part part)
 {
     static_assert(ROW_BITS == 10, "rows_sql and pack_sql say so");
 
     strbuf_str(sql, rows_sql);
-    /*
-     * With a GPU, begins with the index of charges. Without, LEFT JOIN includes pods without a
-     * known GPU.
-     */
-    strbuf_str(sql, query->gpu != NULL
-                        ? " FROM charge AS c JOIN allocation AS a ON a.id = c.allocation"
-                        : " FROM allocation AS a LEFT JOIN charge AS c ON c.allocation = a.id");
+    strbuf_str(sql, part_sql[part]);
     strbuf_str(sql, rows_where_sql);
     /* Matches id and alias of the GPU: a row has the name that was known at the time. */
     if (query->gpu != NULL)
@@ -227,19 +237,29 @@ static int history_take_all(sqlite3_stmt *stmt, struct newest *newest, struct er
     return more;
 }
 
-static int history_read_rows(sqlite3 *db, const struct store_history_query *query,
-                             struct newest *newest, struct err *err)
+static int history_read_part(sqlite3 *db, const struct store_history_query *query,
+                             enum history_part part, struct newest *newest, struct err *err)
 {
     CLEANUP(stmt_donep) sqlite3_stmt *stmt = NULL;
     CLEANUP(strbuf_done) struct strbuf sql;
 
-    must(newest->count == 0);
+    must((part == PART_ALL) == (query->gpu == NULL));
     strbuf_init(&sql);
-    history_build(&sql, query);
+    history_build(&sql, query, part);
     int failed = db_prepare(db, sql.data, &stmt, err);
     if (failed == 0)
         failed = history_bind(stmt, query, newest->limit, err);
     return failed == 0 ? history_take_all(stmt, newest, err) : failed;
+}
+
+static int history_read_rows(sqlite3 *db, const struct store_history_query *query,
+                             struct newest *newest, struct err *err)
+{
+    must(newest->count == 0);
+    if (query->gpu == NULL)
+        return history_read_part(db, query, PART_ALL, newest, err);
+    const int failed = history_read_part(db, query, PART_LIVE, newest, err);
+    return failed == 0 ? history_read_part(db, query, PART_ENDED, newest, err) : failed;
 }
 
 /* --- reading packs --- */

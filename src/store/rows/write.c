@@ -255,7 +255,8 @@ static int write_add_allocation(struct store *store, const struct allocation *al
 
 /*
  * Shares and charges never change. The WHERE contains the previous state, so that an allocation
- * with another state in the database is refused; a trigger ends the charges of a released one.
+ * with another state in the database is refused; a trigger ends the charges of a released one. Only
+ * the end sets bytes, because what sets it writes the indexes of live rows.
  */
 static int step_allocation(struct store *store, const struct allocation *before,
                            const struct allocation *after, struct err *err)
@@ -270,17 +271,21 @@ static int step_allocation(struct store *store, const struct allocation *before,
     const int failed = ends ? past_count(store, after->facts.namespace, bytes, &is_other, err) : 0;
     if (failed != 0)
         return failed;
-    struct bind bind = bind_start(store->stmt[ST_ALLOCATION_SET]);
+    must(ends == (bytes > 0));
+    must(ends || after->facts.released_ms == before->facts.released_ms);
+    struct bind bind = bind_start(store->stmt[ends ? ST_ALLOCATION_END : ST_ALLOCATION_SET]);
     bind_text(&bind, allocation_state_name(after->facts.state));
     bind_number(&bind, after->facts.in_doubt);
     bind_number(&bind, after->facts.annotation_differs);
     bind_number(&bind, after->facts.reserved_ms);
     bind_number(&bind, after->facts.bound_ms);
-    bind_number(&bind, after->facts.released_ms);
     bind_number(&bind, after->facts.terminating_ms);
     bind_number(&bind, (int64_t)after->facts.version);
-    bind_number(&bind, bytes);
-    bind_number(&bind, is_other);
+    if (ends) {
+        bind_number(&bind, after->facts.released_ms);
+        bind_number(&bind, bytes);
+        bind_number(&bind, is_other);
+    }
     bind_text(&bind, after->facts.uid);
     bind_text(&bind, after->facts.node->text);
     bind_text(&bind, allocation_state_name(before->facts.state));

@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 8.  application_id 0x6d475055 ("mGPU"), user_version 8.
+-- The ledger of milligpu on disk, version 9.  application_id 0x6d475055 ("mGPU"), user_version 9.
 --
 --   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -85,21 +85,22 @@ CREATE TABLE allocation (
     bound_ms       INTEGER NOT NULL,
     released_ms    INTEGER NOT NULL,
     terminating_ms INTEGER NOT NULL,
-    -- The node must be there for as long as the allocation lives, and no longer.
-    lives_on       TEXT GENERATED ALWAYS AS (CASE state WHEN 'released' THEN NULL ELSE node END)
-                   STORED REFERENCES node (name),
     -- The highest resourceVersion that a Binding of it was ever sent with; 0: not known.
     version        INTEGER NOT NULL DEFAULT 0 CHECK (version >= 0 AND (version = 0 OR origin = 'granted')),
     -- The bytes of its rows here, in share and in charge, indexes included, as counted in past; 0 while it lives.
     bytes          INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0),
     is_other       INTEGER NOT NULL DEFAULT 0 CHECK (is_other IN (0, 1)), -- counted in the row '' of past
     past_of        TEXT GENERATED ALWAYS AS (CASE is_other WHEN 0 THEN namespace ELSE '' END) VIRTUAL,
+    -- The node must be there for as long as the allocation lives, and no longer.  It lives while bytes is 0: a step from
+    -- reserved to bound does not set that column, so it writes no page of the indexes of live rows.
+    lives_on       TEXT GENERATED ALWAYS AS (CASE bytes WHEN 0 THEN node END) VIRTUAL REFERENCES node (name)
+                   CHECK ((lives_on IS NULL) = (state = 'released')),
     CHECK (origin = 'granted' OR state <> 'reserved'),
     CHECK (origin = 'observed' OR unplaced_milli = 0),
     CHECK (in_doubt = 0 OR state = 'reserved')
 ) STRICT;
 
-CREATE UNIQUE INDEX allocation_live ON allocation (uid) WHERE state <> 'released';
+CREATE UNIQUE INDEX allocation_live ON allocation (uid) WHERE bytes = 0;
 CREATE INDEX allocation_on ON allocation (lives_on) WHERE lives_on IS NOT NULL;
 CREATE INDEX allocation_pod ON allocation (namespace, name, id);
 CREATE INDEX allocation_past ON allocation (released_ms) WHERE state = 'released';
@@ -159,7 +160,7 @@ CREATE TABLE charge (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX charge_live ON charge (node, gpu, milli, mib) WHERE live = 1;
-CREATE INDEX charge_gpu ON charge (gpu, allocation);
+CREATE INDEX charge_gpu ON charge (gpu, allocation) WHERE live = 0; -- live ones are found by charge_live
 
 CREATE TABLE journal (
     seq     INTEGER PRIMARY KEY,

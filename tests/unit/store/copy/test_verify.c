@@ -75,12 +75,12 @@ FIXTURE_TEST(compare__names_the_difference_between_memory_and_disk)
         {"UPDATE share SET mib = mib + 1 WHERE allocation = 2", "pod b " DIFFERS},
         {"UPDATE gpu SET flags = 4 WHERE id = 'GPU-b'", "node n1 " DIFFERS},
         {"INSERT INTO claim VALUES ('GPU-q', 'n1')", "node n1 " DIFFERS},
-        {"UPDATE allocation SET state = 'bound', released_ms = 0 WHERE uid = 'c'",
+        {"UPDATE allocation SET state = 'bound', released_ms = 0, bytes = 0 WHERE uid = 'c'",
          "pod c is on disk and not in memory"},
         {"INSERT INTO node SELECT 'n9', uid, source, problem, problem_text, gone, since_ms"
          " FROM node WHERE name = 'n2'",
          "node n9 is on disk and not in memory"},
-        {"UPDATE allocation SET state = 'released' WHERE uid = 'a'",
+        {"UPDATE allocation SET state = 'released', bytes = 1 WHERE uid = 'a'",
          "pod a is in memory and not on disk"},
         {"DELETE FROM node WHERE name = 'n2'", "node n2 is in memory and not on disk"},
     };
@@ -410,7 +410,7 @@ FIXTURE_TEST(verify_file__refuses_a_file_that_is_no_ledger)
     put_file(path[3], "hello, this is a letter", 23);
     assert_int_equal(shelf_sql(path[4], "CREATE TABLE t (a)"), SQLITE_OK);
     assert_int_equal(store_backup(shelf->store, path[5], &err), 0);
-    assert_int_equal(shelf_sql(path[5], "PRAGMA user_version=9"), SQLITE_OK);
+    assert_int_equal(shelf_sql(path[5], "PRAGMA user_version=10"), SQLITE_OK);
     const uint64_t before = trace_of(shelf->folder);
     for (size_t i = 0; i < ARRAY_LEN(path); i++) {
         struct found found = {0};

@@ -132,6 +132,28 @@ SHELF_TEST(history__finds_a_gpu_by_both_names)
     answers(shelf, &query, wanted);
 }
 
+/* Live charges and ended ones are found by different indexes, and come newest first on each page. */
+SHELF_TEST(history__of_a_gpu_is_one_list_of_live_and_ended)
+{
+    static const char *const ends[] = {"a", "c", "e"};
+    char uid[] = "a";
+
+    (void)core_node(core, "n1", two_a100, 2);
+    (void)core_node(core, "n2", two_counted, 2);
+    for (; uid[0] <= 'e'; uid[0]++)
+        assert_int_equal(core_reserve(core, uid, "n1", "100"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "f", "n2", "100"), VERDICT_OK);
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        assert_int_equal(core_step(core, COMMAND_RELEASE, ends[i]), VERDICT_OK);
+    shelf_save(shelf);
+#define ROW(uid, state) uid "/pod on n1/GPU-a 100 8192 " state ";"
+    const struct store_history_query query = {.gpu = "GPU-a"};
+    answers(shelf, &query,
+            ROW("e", "released") ROW("d", "reserved") ROW("c", "released") ROW("b", "reserved")
+                ROW("a", "released"));
+#undef ROW
+}
+
 SHELF_TEST(history__has_a_row_for_a_pod_without_a_gpu)
 {
     struct pod *pod = core_pod(core, "w", "n1");
@@ -477,7 +499,7 @@ SHELF_TEST(log__is_checkpointed_between_batches)
     }
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, shelf->path);
-    assert_int_equal(facts.schema, 8);
+    assert_int_equal(facts.schema, 9);
     assert_int_equal(facts.journal_rows, 401);
     assert_in_range(facts.bytes, 40000, 1000000);
     assert_in_range(facts.wal_bytes, 1, 48 * 4152); /* the tables are 42 of these pages */

@@ -13,7 +13,7 @@ SHELF_TEST(new_file__has_our_id_and_is_empty)
 {
     shelf_turn(shelf);
     assert_sql(shelf, "PRAGMA application_id", 0x6d475055);
-    assert_sql(shelf, "PRAGMA user_version", 8);
+    assert_sql(shelf, "PRAGMA user_version", 9);
     assert_sql(shelf, "SELECT count(*) FROM journal", 0);
 }
 
@@ -322,7 +322,7 @@ SHELF_TEST(write__of_an_unknown_allocation_is_refused)
     (void)core_node(core, "n1", two_a100, 2);
     assert_int_equal(core_reserve(core, "a", "n1", "500"), VERDICT_OK);
     shelf_save(shelf);
-    shelf_run(shelf, "UPDATE allocation SET state = 'released', released_ms = 1");
+    shelf_run(shelf, "UPDATE allocation SET state = 'released', released_ms = 1, bytes = 1");
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     shelf_begin(shelf);
     assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);

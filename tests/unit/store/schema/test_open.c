@@ -152,9 +152,9 @@ FIXTURE_TEST(open__refuses_a_newer_ledger)
 {
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
-    shelf_run(shelf, "PRAGMA user_version=9");
+    shelf_run(shelf, "PRAGMA user_version=10");
     refused(shelf, ERR_NEWER, "newer milligpu");
-    shelf_run(shelf, "PRAGMA user_version=8");
+    shelf_run(shelf, "PRAGMA user_version=9");
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -275,7 +275,10 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
         {"UPDATE node SET problem = 'toothache'", "column problem"},
         {"UPDATE node SET problem_text = 'a' || char(0) || 'b'", "column problem_text"},
         {"UPDATE allocation SET name = 'a' || char(0) || 'b'", "column name"},
-        {"UPDATE allocation SET state = 'reserved' WHERE uid = 'c'", "shares come to"},
+        {"UPDATE allocation SET state = 'reserved' WHERE uid = 'c'", "CHECK"},
+        {"UPDATE allocation SET state = 'released' WHERE uid = 'a'", "CHECK"},
+        {"UPDATE allocation SET bytes = 1 WHERE uid = 'a'", "CHECK"},
+        {"UPDATE allocation SET state = 'reserved', bytes = 0 WHERE uid = 'c'", "shares come to"},
         {"UPDATE allocation SET node = 'n7' WHERE uid = 'a'", "lost its node"},
         {"DELETE FROM node", "lost its node"},
         {"DELETE FROM allocation WHERE uid = 'c'", "lost its allocation"},
@@ -391,21 +394,21 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
 
 FIXTURE_TEST(migration__copies_the_older_ledger_first)
 {
-    const struct store_migration step = {.from = 8, .sql = more_things};
+    const struct store_migration step = {.from = 9, .sql = more_things};
     struct store *store = NULL;
     struct err err;
     fill(shelf);
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_sql(shelf, "PRAGMA user_version", 9);
+    assert_sql(shelf, "PRAGMA user_version", 10);
     assert_sql(shelf, "SELECT count(*) FROM extra", 0);
     assert_sql(shelf, "SELECT count(*) FROM allocation", 3);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
-    assert_non_null(strstr(shelf->notices.data, "from version 8 to 9"));
+    assert_int_equal(shelf_files(shelf, "ledger.db.v9-"), 1);
+    assert_non_null(strstr(shelf->notices.data, "from version 9 to 10"));
     /* Forward only. */
     refused(shelf, ERR_NEWER, "newer milligpu");
     /* Repeating it does nothing. */
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v8-"), 1);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v9-"), 1);
 }
 
 FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
@@ -413,21 +416,21 @@ FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
     struct store *store = NULL;
     struct err err;
     static const struct store_migration bad[] = {
-        {.from = 8, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
-        {.from = 8, .sql = "DELETE FROM node"}, /* leaves orphans */
+        {.from = 9, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
+        {.from = 9, .sql = "DELETE FROM node"}, /* leaves orphans */
     };
     fill(shelf);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
-        assert_non_null(strstr(err.text, "migrate from version 8"));
-        assert_sql(shelf, "PRAGMA user_version", 8);
+        assert_non_null(strstr(err.text, "migrate from version 9"));
+        assert_sql(shelf, "PRAGMA user_version", 9);
     }
     /* A migration whose result differs from a new file is not applied. */
-    const struct store_migration other = {.from = 8, .sql = "CREATE TABLE extra (b)"};
+    const struct store_migration other = {.from = 9, .sql = "CREATE TABLE extra (b)"};
     const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 9"));
-    assert_sql(shelf, "PRAGMA user_version", 8);
+    assert_non_null(strstr(err.text, "not those of version 10"));
+    assert_sql(shelf, "PRAGMA user_version", 9);
     shelf_open(shelf);
     shelf_same(shelf);
 }

@@ -20,8 +20,8 @@
 #define POD(id, uid, node, state, origin)                                                          \
     "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed,"   \
     " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"      \
-    " terminating_ms) VALUES (" id ", '" uid "', 'ns', 'x', '" node "', '', '" state "', '" origin \
-    "', 0, 0, 0, 0, 0, 1, 1, 1, 0);"
+    " terminating_ms, bytes) VALUES (" id ", '" uid "', 'ns', 'x', '" node "', '', '" state        \
+    "', '" origin "', 0, 0, 0, 0, 0, 1, 1, 1, 0, '" state "' = 'released');"
 
 static const char *const before[] = {
     "INSERT INTO meta VALUES (1, NULL, 0, 3, 0, '', 0, 0)",
@@ -166,7 +166,7 @@ static const struct column allocation[] = {
     {"name", "''", WORD},
     {"node", "'n1'", "'n2'", "'n9'; NULL"},
     {"node_uid", "''", WORD},
-    {"state", "'bound'", "'bound'; 'released'", "'reserved'; 'sideways'; NULL"},
+    {"state", "'bound'", "'bound'", "'reserved'; 'released'; 'sideways'; NULL"},
     {"origin", "'observed'", "'granted'; 'observed'", "'found'; NULL"},
     {"presumed", "0", BIT},
     {"in_doubt", "0", "0", "1; 2; -1; NULL; 'x'"},
@@ -177,7 +177,9 @@ static const struct column allocation[] = {
     {"bound_ms", "0", TIME},
     {"released_ms", "0", TIME},
     {"terminating_ms", "0", TIME},
-    {"version", "0", "0", "-1; 1; NULL; 'x'"}}; /* nonzero only in a grant, see below */
+    {"version", "0", "0", "-1; 1; NULL; 'x'"}, /* nonzero only in a grant, see below */
+    {"bytes", "0", "0", "-1; 1; NULL; 'x'"},   /* nonzero only of a released one, likewise */
+    {"is_other", "0", BIT}};
 static const struct column share[] = {
     {"allocation", "1", "2", "77; NULL; 'x'"},
     {"container", "'z'", NAMED},
@@ -310,6 +312,19 @@ FIXTURE_TEST(allocation_row__does_not_contradict_itself)
     forbidden(db, "UPDATE allocation SET in_doubt = 1 WHERE id = 1");
 }
 
+/* Its bytes say whether it lives, and the indexes of live rows have it by them. */
+FIXTURE_TEST(allocation_row__has_bytes_from_its_release_on)
+{
+    forbidden(db, "UPDATE allocation SET state = 'released' WHERE id = 5");
+    forbidden(db, "UPDATE allocation SET bytes = 1 WHERE id = 5");
+    allowed(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id = 5");
+    allowed(db, "UPDATE allocation SET state = 'bound' WHERE id = 5");
+    assert_counts(db, "SELECT count(*) FROM allocation INDEXED BY allocation_live WHERE bytes = 0",
+                  4);
+    assert_counts(db, "SELECT count(*) FROM allocation WHERE lives_on = 'n1'", 3);
+    assert_counts(db, "SELECT count(*) FROM allocation WHERE lives_on IS NULL", 1);
+}
+
 FIXTURE_TEST(allocation_row__is_live_once_for_a_pod)
 {
     forbidden(db, POD("9", "a", "n2", "bound", "observed"));
@@ -323,7 +338,7 @@ FIXTURE_TEST(node_row__stays_while_a_pod_lives_there)
     forbidden(db, "DELETE FROM node WHERE name = 'n2'");
     forbidden(db, POD("9", "z", "n9", "bound", "observed"));
     allowed(db, POD("9", "z", "n9", "released", "observed"));
-    allowed(db, "UPDATE allocation SET state = 'released' WHERE id = 4;"
+    allowed(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id = 4;"
                 "DELETE FROM node WHERE name = 'n2'");
     must_do(db, "DELETE FROM node WHERE name = 'n3'");
     assert_counts(db, "SELECT count(*) FROM gpu WHERE node = 'n3'", 0);
@@ -435,7 +450,7 @@ FIXTURE_TEST(allocation_row__goes_forward_and_never_moves)
     allowed(db, "UPDATE allocation SET terminating_ms = 5 WHERE id = 2");
     allowed(db, "UPDATE allocation SET in_doubt = 1 WHERE id = 5");
     allowed(db, "UPDATE allocation SET state = 'bound' WHERE id = 5");
-    allowed(db, "UPDATE allocation SET state = 'released' WHERE id = 5");
+    allowed(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id = 5");
 }
 
 FIXTURE_TEST(claim_row__is_unique_and_goes_with_its_node)
@@ -466,7 +481,7 @@ FIXTURE_TEST(release__frees_its_own_charges)
 {
     must_do(db, "UPDATE allocation SET state = 'bound' WHERE id = 5");
     assert_counts(db, "SELECT count(*) FROM charge WHERE live = 1", 4);
-    must_do(db, "UPDATE allocation SET state = 'released' WHERE id = 1");
+    must_do(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id = 1");
     assert_counts(db, "SELECT live FROM charge WHERE allocation = 1", 0);
     assert_counts(db, "SELECT count(*) FROM charge WHERE live = 1", 3);
 }
