@@ -20,6 +20,8 @@
 #include "milligpu/waiting/request_classes.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
+enum { OWN_SIGNATURES = 1024 };
+
 struct pod_cache {
     struct mutex lock; /* guards the tables */
     struct map by_uid;
@@ -28,6 +30,9 @@ struct pod_cache {
     struct map unbound;     /* unbound pods that request GPUs, by uid */
     struct cached_key *key; /* public keys that verify signatures */
     size_t n_keys;
+    /* signed_digest() of the newest signatures of this process, in a ring */
+    unsigned char own[OWN_SIGNATURES][SIGNATURE_DIGEST_BYTES];
+    size_t n_own; /* ever noted */
     struct request_classes request_classes;
     struct known_demands demands;
     size_t seen_bytes;
@@ -386,6 +391,29 @@ static void key_named(const struct pod_cache *pods, uint64_t number, struct cach
             *out = pods->key[i];
 }
 
+void pod_cache_note_signature(struct pod_cache *pods, struct text signature,
+                              const struct signed_facts *what)
+{
+    unsigned char digest[SIGNATURE_DIGEST_BYTES];
+
+    must(signature.len > 0 && what->bytes.len > 0);
+    signed_digest(signature, what, digest);
+    mutex_lock(&pods->lock);
+    memcpy(pods->own[pods->n_own++ % OWN_SIGNATURES], digest, sizeof digest);
+    mutex_unlock(&pods->lock);
+}
+
+/* Newest first: the event of a Binding follows soon. */
+static bool is_own(const struct pod_cache *pods, const unsigned char *digest) REQUIRES(pods->lock)
+{
+    const size_t oldest = pods->n_own > OWN_SIGNATURES ? pods->n_own - OWN_SIGNATURES : 0;
+
+    for (size_t i = pods->n_own; i > oldest; i--)
+        if (memcmp(pods->own[(i - 1) % OWN_SIGNATURES], digest, SIGNATURE_DIGEST_BYTES) == 0)
+            return true;
+    return false;
+}
+
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
 {
     const struct signed_facts what = {
@@ -404,6 +432,10 @@ void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
         memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
         pod->signature_verdict = record->signature;
     key_named(pods, pod->signed_by, &key);
+    /* Equal bytes have an equal verdict; an unknown key has none. */
+    if (pod->signature_verdict == SIGNATURE_UNKNOWN && key.number != 0 &&
+        is_own(pods, pod->signature_digest))
+        pod->signature_verdict = SIGNATURE_GOOD;
     mutex_unlock(&pods->lock);
     if (pod->signature_verdict != SIGNATURE_UNKNOWN || key.number == 0)
         return;

@@ -150,9 +150,14 @@ struct cached_key {
 void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, size_t count);
 /*
  * Verifies the signature of a decoded pod, once: about 0.25 ms, or only a hash if the record has a
- * verdict on the same bytes. Otherwise pod_cache_put() does it. Any thread.
+ * verdict on the same bytes, or if this process has made it. Otherwise pod_cache_put() does it. Any
+ * thread.
  */
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod);
+/* Notes a signature that this process has just made; the newest 1,024 are known. Any thread. */
+struct signed_facts;
+void pod_cache_note_signature(struct pod_cache *pods, struct text signature,
+                              const struct signed_facts *what);
 /* Returns the signer of the pod with this uid, if it is bound to that node. Any thread. */
 struct pod_signer {
     uint64_t key; /* key number named by the pod; 0: unknown pod, another node, or not signed */

@@ -9,6 +9,7 @@
 #include "milligpu/core/facts/quantity.h"
 #include "milligpu/sign/keyring.h"
 #include "milligpu/sync/outbox.h"
+#include "milligpu/sync/pod_cache.h"
 #include "milligpu/writer/writer.h"
 
 #include "writer/writer_internal.h"
@@ -41,16 +42,22 @@ static struct post_commit_action *add_action(struct writer *writer)
     return action;
 }
 
-/* Deterministic: the same text for the same allocation while the same key signs. */
+/*
+ * Deterministic: the same text for the same allocation while the same key signs. The pod's event
+ * will show it, and is not verified.
+ */
 static int sign_binding(const void *ctx, struct text uid, struct text node, struct text annotation,
                         struct strbuf *out, struct err *err)
 {
     const struct signed_facts what = {.uid = uid, .node = node, .bytes = annotation};
     char text[SIGNATURE_TEXT_BYTES];
 
-    must(ctx != NULL && out->len == 0);
-    if (keyring_sign((struct keyring *)(uintptr_t)ctx, &what, text, err) < 0)
+    const struct app *app = ctx;
+
+    must(app->keyring != NULL && out->len == 0);
+    if (keyring_sign(app->keyring, &what, text, err) < 0)
         return err_same(err);
+    pod_cache_note_signature(app->pod_cache, text_of(text), &what);
     strbuf_str(out, text);
     return 0;
 }
@@ -76,7 +83,7 @@ int writer_queue_binding(struct writer *writer, const struct allocation *allocat
      */
     struct keyring *keyring = writer->app->keyring;
     const bool signs = keyring != NULL && keyring_may_sign(keyring);
-    const struct binding_signer signer = {keyring, sign_binding};
+    const struct binding_signer signer = {writer->app, sign_binding};
     const struct binding_terms terms = {
         .signer = signs ? &signer : NULL, .request = how.request, .version = how.version};
     const int rc = binding_encode(&action->body, allocation, node, &terms, err);

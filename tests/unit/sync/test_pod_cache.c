@@ -157,6 +157,55 @@ POD_CACHE_TEST(signature__counts_on_its_own_node_and_pod_only)
     assert_int_equal(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).key, signer.key.number);
 }
 
+/* A text that no key made shows that nothing is verified. Each row differs in one fact. */
+POD_CACHE_TEST(signature__of_this_process_is_not_verified)
+{
+    const struct signed_facts what = {
+        .uid = TEXT("u1"), .node = TEXT("n1"), .bytes = text_of(granted)};
+    struct signer signer;
+    struct pod row[4];
+
+    make_signer(&signer);
+    signer.signature[40] = signer.signature[40] == 'A' ? 'B' : 'A';
+    for (size_t i = 0; i < ARRAY_LEN(row); i++)
+        row[i] = signed_pod(&signer);
+    row[1].note_text = "the bytes of another allocation";
+    row[2].uid = "u2";
+    row[3].node = "n2";
+    pod_cache_note_signature(pods, text_of(signer.signature), &what);
+    pod_cache_check_signature(pods, &row[0]); /* its key is not known */
+    assert_int_equal(row[0].signature_verdict, SIGNATURE_UNKNOWN);
+    row[0].signature_verdict = SIGNATURE_UNCHECKED;
+    pod_cache_set_keys(pods, &signer.key, 1);
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        pod_cache_check_signature(pods, &row[i]);
+        assert_int_equal(row[i].signature_verdict, i == 0 ? SIGNATURE_GOOD : SIGNATURE_BAD);
+    }
+}
+
+POD_CACHE_TEST(signature__of_this_process_is_known_while_1024_newer_ones_come)
+{
+    struct signer signer;
+    char uid[8];
+
+    make_signer(&signer);
+    signer.signature[40] = signer.signature[40] == 'A' ? 'B' : 'A';
+    pod_cache_set_keys(pods, &signer.key, 1);
+    for (unsigned i = 0; i <= 1024; i++) {
+        (void)snprintf(uid, sizeof uid, "u%u", i);
+        const struct signed_facts what = {
+            .uid = text_of(uid), .node = TEXT("n1"), .bytes = text_of(granted)};
+        pod_cache_note_signature(pods, text_of(signer.signature), &what);
+    }
+    for (unsigned i = 0; i <= 1024; i++) {
+        struct pod pod = signed_pod(&signer);
+        (void)snprintf(uid, sizeof uid, "u%u", i);
+        pod.uid = uid;
+        pod_cache_check_signature(pods, &pod);
+        assert_int_equal(pod.signature_verdict, i == 0 ? SIGNATURE_BAD : SIGNATURE_GOOD);
+    }
+}
+
 /* A verdict stays while the bytes stay; only a hash is made then. */
 POD_CACHE_TEST(signature__is_verified_once)
 {
