@@ -282,29 +282,12 @@ static bool is_as_written(struct text written, struct text shown)
 static bool is_of_other_node(const struct reporter *reporter, struct text agent,
                              struct arena *arena)
 {
-    struct text uid = TEXT("");
-    struct json_reader in;
-    struct text member;
-    struct text key;
-    struct err err;
+    struct agent_claim claim;
+    const char *key;
 
-    if (agent.at == NULL)
-        return false;
-    json_reader_init(&in, agent, "agent", arena, &err);
-    json_read_object(&in);
-    while (json_read_key(&in, &key)) {
-        if (!text_is(key, "pod")) {
-            (void)json_read_skip(&in);
-            continue;
-        }
-        json_read_object(&in);
-        while (json_read_key(&in, &member))
-            if (text_is(member, "node"))
-                (void)json_read_string(&in, &uid);
-            else
-                (void)json_read_skip(&in);
-    }
-    return json_reader_finish(&in) == 0 && uid.len > 0 && !text_is(uid, reporter->node_uid);
+    return agent.at != NULL && agent_claim_decode(agent, arena, &key, &claim) &&
+           claim.node != NULL && claim.node[0] != '\0' &&
+           strcmp(claim.node, reporter->node_uid) != 0;
 }
 
 static void report_node(const struct reporter *reporter)

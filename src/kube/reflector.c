@@ -528,6 +528,31 @@ static int give_event(struct reflector *r, const struct watch_event *event, stru
                                                                               event->object, err);
 }
 
+/* Stores the version of an event. False: it began a list or another watch instead. */
+static bool note_event(struct reflector *r, const char *version, int64_t now_ms)
+{
+    struct err err;
+
+    /* etcd was restored from a backup, or another cluster answers. */
+    if (reflector_is_older(version, r->rv)) {
+        (void)err_set(&err, ERR_GONE, "resourceVersion went back from %s to %s", r->rv, version);
+        reflector_relist(r, now_ms, &err);
+        return false;
+    }
+    if (!reflector_remember(r->rv, version)) {
+        (void)err_set(&err, ERR_INVALID, "object.metadata.resourceVersion: expected 1 to %d bytes",
+                      RV_BYTES_MAX - 1);
+        watch_nonsense(r, &err, now_ms);
+        return false;
+    }
+    r->bad_line = false;
+    r->gone = false;
+    r->watch_events++;
+    r->stats.events++;
+    r->stats.last_seen_ms = now_ms;
+    return true;
+}
+
 /*
  * Stores the version before the sink sees the event; if the sink rejects the event, a new list
  * follows.
@@ -539,36 +564,21 @@ static void watch_line(struct reflector *r, struct text line, int64_t now_ms)
 
     must(r->phase == PHASE_WATCH && r->in_flight);
     arena_reset(&r->arena);
-    const bool repeats = r->sink.repeats != NULL &&
-                         r->sink.repeats(r->sink.user, line, &r->arena, &event.resource_version);
-    if (!repeats && watch_decode(line, &r->arena, &event, &err) < 0) {
+    if (r->sink.repeats != NULL &&
+        r->sink.repeats(r->sink.user, line, &r->arena, &event.resource_version)) {
+        (void)note_event(r, event.resource_version, now_ms);
+        return;
+    }
+    if (watch_decode(line, &r->arena, &event, &err) < 0) {
         watch_nonsense(r, &err, now_ms);
         return;
     }
-    if (!repeats && event.type == WATCH_ERROR) {
+    if (event.type == WATCH_ERROR) {
         watch_error(r, &event.status, now_ms);
         return;
     }
-    /* etcd was restored from a backup, or another cluster answers. */
-    if (reflector_is_older(event.resource_version, r->rv)) {
-        (void)err_set(&err, ERR_GONE, "resourceVersion went back from %s to %s", r->rv,
-                      event.resource_version);
-        reflector_relist(r, now_ms, &err);
-        return;
-    }
-    if (!reflector_remember(r->rv, event.resource_version)) {
-        (void)err_set(&err, ERR_INVALID, "object.metadata.resourceVersion: expected 1 to %d bytes",
-                      RV_BYTES_MAX - 1);
-        watch_nonsense(r, &err, now_ms);
-        return;
-    }
-    r->bad_line = false;
-    r->gone = false;
-    r->watch_events++;
-    r->stats.events++;
-    r->stats.last_seen_ms = now_ms;
     /* The event's object cannot be identified: only a list shows the current state. */
-    if (!repeats && give_event(r, &event, &err) < 0)
+    if (note_event(r, event.resource_version, now_ms) && give_event(r, &event, &err) < 0)
         reflector_relist(r, now_ms, &err);
 }
 

@@ -145,11 +145,8 @@ static bool read_claim_pod(struct json_reader *in, struct agent_claim *out)
     return !in->failed;
 }
 
-/*
- * The value of the annotation is JSON. An unreadable one counts as a whole as absent: no key, and
- * no agent that vouches for the node.
- */
-static void agent_decode(struct text value, struct arena *arena, struct node_facts *node)
+bool agent_claim_decode(struct text value, struct arena *arena, const char **out_key,
+                        struct agent_claim *out)
 {
     static const char *const keys[] = {"key", "pod", "leaving"};
     struct json_read_fields fields = JSON_FIELDS(keys);
@@ -168,12 +165,16 @@ static void agent_decode(struct text value, struct arena *arena, struct node_fac
         else
             (void)json_read_cstring(&in, key == 0 ? &found : &claim.leaving);
     if (json_reader_finish(&in) < 0)
-        return;
-    node->agent_key = found;
-    node->claim = claim;
+        return false;
+    *out_key = found;
+    *out = claim;
+    return true;
 }
 
-/* The node has an agent, even if the value is unreadable: so its Bindings demand the agent. */
+/*
+ * The node has an agent, even if the value is unreadable: so its Bindings demand the agent. Then
+ * there is no key, and no agent that vouches for the node.
+ */
 static bool read_agent(struct json_reader *in, struct node_facts *node)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
@@ -185,7 +186,7 @@ static bool read_agent(struct json_reader *in, struct node_facts *node)
     node->claim = (struct agent_claim){.pod = NULL};
     if (!json_read_string(in, &value))
         return json_reader_retreat(in, mark);
-    agent_decode(value, in->arena, node);
+    (void)agent_claim_decode(value, in->arena, &node->agent_key, &node->claim);
     return true;
 }
 

@@ -37,6 +37,12 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
                struct pod *out, struct err *err) MUST_USE;
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
+/*
+ * Decodes the value of annotation milligpu.io/agent, borrowed or in the arena. False: unreadable;
+ * then neither is set. A member that is absent is NULL.
+ */
+bool agent_claim_decode(struct text value, struct arena *arena, const char **out_key,
+                        struct agent_claim *out);
 
 /* The digest of one watch event of a Node. name and bytes are not 0. */
 struct node_digest {
