@@ -76,8 +76,15 @@ static int count_journal(struct store *store, struct err *err)
     return 0;
 }
 
+static void drop_opened(struct store *store)
+{
+    ledger_free(STEAL(store->opened));
+    must(store->opened == NULL);
+}
+
 static void close_db(struct store *store)
 {
+    drop_opened(store);
     for (size_t i = 0; i < STATEMENTS; i++) {
         (void)sqlite3_finalize(store->stmt[i]); /* repeats an error that was already handled */
         store->stmt[i] = NULL;
@@ -268,6 +275,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
         store_unlock(store);
         return failed;
     }
+    drop_opened(store);
     store->in_batch = true;
     return 0;
 }
@@ -472,6 +480,10 @@ int store_load(struct store *store, struct ledger *ledger, struct err *err)
     size_t at = 0;
     must(ledger_next_node(ledger, &at) == NULL);
     must(sole_thread_admits(&store->writer));
+    if (store->opened != NULL) {
+        ledger_take(ledger, STEAL(store->opened));
+        return 0;
+    }
     store_lock(store);
     const int failed = check_load(store->db, ledger, err);
     store_unlock(store);

@@ -261,6 +261,9 @@ struct store {
 
     struct sole_thread writer; /* the first thread that uses db to write */
 
+    /* As the opening read it, until store_load() or the first batch; NULL: none. Owned. */
+    struct ledger *opened;
+
     /* Used by the writer only, without a lock. */
     bool in_batch;
     uint64_t seq;            /* number of this batch's newest journal entry */
@@ -558,7 +561,11 @@ int quiet_close(struct quiet_file *file, struct err *err) MUST_USE;
 
 /* verify.c */
 int check_file(sqlite3 *db, bool thorough, struct err *err) MUST_USE; /* SQLite's own checks */
-int check_live(sqlite3 *db, struct err *err) MUST_USE;
+/*
+ * Our own checks of the live tables. *out: the ledger that was read meanwhile, for store_load();
+ * NULL if check_load() would fail.
+ */
+int check_live(sqlite3 *db, struct ledger **out, struct err *err) MUST_USE;
 int check_load(sqlite3 *db, struct ledger *ledger, struct err *err) MUST_USE;
 int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
               struct err *err) MUST_USE;

@@ -67,11 +67,9 @@ static void duplicate_nodes_free(struct duplicate_nodes *duplicate_nodes)
     xfree(duplicate_nodes);
 }
 
-void ledger_free(struct ledger *ledger)
+/* Frees everything but the struct. */
+static void ledger_done(struct ledger *ledger)
 {
-    if (ledger == NULL)
-        return;
-
     must(ledger->open.count <= ledger->live.count);
     const struct allocation *allocation;
     struct duplicate_nodes *duplicate_nodes;
@@ -97,7 +95,36 @@ void ledger_free(struct ledger *ledger)
     kinds_freep(&ledger->kinds);
     policy_context_unref(ledger->context);
     names_free(ledger->names);
+}
+
+void ledger_free(struct ledger *ledger)
+{
+    if (ledger == NULL)
+        return;
+
+    must(ledger->names != NULL);
+    ledger_done(ledger);
     xfree(ledger);
+}
+
+/* What the policy context counts is counted anew, as restoring under it would have. */
+void ledger_take(struct ledger *empty, struct ledger *take_from)
+{
+    const struct policy_context *context = empty->context;
+    const bool room_came = empty->room_came;
+    const struct node *node;
+
+    must(empty->places == 0 && empty->generation == 0 && empty->tolerations == NULL);
+    must(take_from->context == NULL && take_from->tolerations == NULL);
+    empty->context = NULL;
+    ledger_done(empty);
+    *empty = *take_from;
+    xfree(take_from);
+    empty->room_came |= room_came;
+    ledger_start_prices(empty, context);
+    for (size_t at = 0; (node = ledger_next_node(empty, &at)) != NULL;)
+        ledger_swap_supply(empty, NULL, node);
+    policy_context_unref(context);
 }
 
 enum { SWEEP_LEAST = 16, SWEEP_IDLE_PARTS = 64 };

@@ -79,98 +79,180 @@ int check_file(sqlite3 *db, bool thorough, struct err *err)
     return failed != 0 ? failed : check_references(db, err);
 }
 
-/* Compares the charges of an allocation with the sum of its shares. */
-struct charge_check {
+/*
+ * One reading of nodes and allocations: compares the charges of each allocation with the sum of its
+ * shares. With a ledger, also restores what it reads, unless the ledger has refused an object: then
+ * store_load() will say why.
+ */
+struct row_check {
     sqlite3 *db;
-    sqlite3_stmt *stmt;
+    sqlite3_stmt *charges;
+    struct ledger *ledger; /* NULL: only compares */
+    bool refused;
+    bool odd;           /* a node with claims, or with names that its GPUs may not have */
+    uint64_t n_charges; /* of the allocations that were read */
 };
 
-static int check_charge(struct row *row, const struct allocation *should, uint32_t i,
-                        struct err *err)
+static int charge_differs(const struct allocation *should, uint32_t i, struct err *err)
 {
-    const struct charge *charge = &should->charge[i];
     char wrong[256];
 
     must(i < should->n_charges);
-    /* Reads every column, also after a difference. */
-    bool same = text_is(atom_text(charge->gpu), row_text(row));
-    same &= row_number(row, 1, UINT32_MAX) == charge->milli;
-    same &= row_number(row, 0, UINT32_MAX) == charge->mib;
-    same &= text_is(atom_text(should->facts.node), row_text(row));
-    same &= (row_number(row, 0, 1) != 0) == (should->facts.state != STATE_RELEASED);
-    const int failed = row_check(row, "charge", err);
-    if (failed != 0 || same)
-        return failed;
     text_clip(text_of(should->facts.uid), wrong, sizeof wrong);
     return err_set(err, ERR_CORRUPT,
                    "the ledger is corrupt: the charge of allocation %s on GPU %s is not what its "
                    "shares come to",
-                   wrong, charge->gpu->text);
+                   wrong, should->charge[i].gpu->text);
+}
+
+/* The rows of one allocation come by GPU. */
+struct charges_seen {
+    const struct allocation *should;
+    uint32_t count;
+    int32_t at[PARTS_MAX]; /* position of each charge of should; -1: not seen */
+};
+
+static int check_charge(struct charges_seen *seen, struct row *row, struct err *err)
+{
+    const struct allocation *should = seen->should;
+    uint32_t i = 0;
+
+    must(seen->count < should->n_charges);
+    /* Reads every column, also after a difference. */
+    const struct text gpu = text_of(row_text(row));
+    while (i < should->n_charges && !text_eq(atom_text(should->charge[i].gpu), gpu))
+        i++;
+    bool same = i < should->n_charges && seen->at[i] < 0;
+    i = same ? i : seen->count;
+    same &= row_number(row, 1, UINT32_MAX) == should->charge[i].milli;
+    same &= row_number(row, 0, UINT32_MAX) == should->charge[i].mib;
+    same &= text_is(atom_text(should->facts.node), row_text(row));
+    same &= (row_number(row, 0, 1) != 0) == (should->facts.state != STATE_RELEASED);
+    seen->at[i] = (int32_t)row_number(row, 0, PARTS_MAX - 1);
+    const int failed = row_check(row, "charge", err);
+    if (failed != 0 || same)
+        return failed;
+    return charge_differs(should, i, err);
+}
+
+/* Are the rows, by position and then by GPU, in the order of the charges? */
+static int check_charge_order(const struct charges_seen *seen, struct err *err)
+{
+    const struct allocation *should = seen->should;
+
+    for (uint32_t i = 1; i < should->n_charges; i++) {
+        must(seen->at[i - 1] >= 0 && seen->at[i] >= 0);
+        if (seen->at[i - 1] > seen->at[i] ||
+            (seen->at[i - 1] == seen->at[i] &&
+             atom_cmp(should->charge[i - 1].gpu, should->charge[i].gpu) >= 0))
+            return charge_differs(should, i - 1, err);
+    }
+    return 0;
 }
 
 /*
  * Compares with the charges that allocation_new() computes from the shares, as for the ledger in
- * memory; rows and charges have the same order.
+ * memory.
  */
 static int check_charges(void *user, int64_t id, const struct allocation_facts *facts,
                          struct err *err)
 {
-    struct charge_check *check = user;
+    struct row_check *check = user;
     struct allocation *should = allocation_new(facts);
-    struct bind bind = bind_start(check->stmt);
-    uint32_t count = 0;
+    struct bind bind = bind_start(check->charges);
+    UNSET struct charges_seen seen;
+    struct err ignored;
     int more;
 
+    seen.should = should;
+    seen.count = 0;
+    for (uint32_t i = 0; i < should->n_charges; i++)
+        seen.at[i] = -1;
     bind_number(&bind, id);
     must(bind.rc == SQLITE_OK);
-    while ((more = db_step(check->stmt, err)) > 0) {
-        struct row row = row_start(check->stmt);
-        more = count < should->n_charges ? check_charge(&row, should, count, err) : 0;
-        count++;
+    while ((more = db_step(check->charges, err)) > 0) {
+        struct row row = row_start(check->charges);
+        more = seen.count < should->n_charges ? check_charge(&seen, &row, err) : 0;
+        seen.count++;
         if (more < 0)
             break;
     }
-    (void)sqlite3_reset(check->stmt); /* repeats the error of the step */
-    if (more == 0 && count != should->n_charges)
+    (void)sqlite3_reset(check->charges); /* repeats the error of the step */
+    if (more == 0 && seen.count != should->n_charges)
         more = err_set(err, ERR_CORRUPT,
                        "the ledger is corrupt: allocation %s has %u charges where its shares make "
                        "%u",
-                       facts->uid, count, should->n_charges);
+                       facts->uid, seen.count, should->n_charges);
+    if (more == 0)
+        more = check_charge_order(&seen, err);
     allocation_unref(should);
+    check->n_charges += seen.count;
+    if (more == 0 && check->ledger != NULL && !check->refused)
+        check->refused = ledger_restore(check->ledger, facts, &ignored) != 0;
     return more;
 }
 
-static int verify_check_allocations(sqlite3 *db, bool past, struct err *err)
+static int verify_check_allocations(struct row_check *check, struct names *names, bool past,
+                                    struct err *err)
 {
-    must(db != NULL);
-    struct charge_check check = {.db = db};
-    struct names *names = names_new();
+    must(check->db != NULL && check->charges == NULL);
 
-    int failed = db_prepare(db,
-                            "SELECT gpu, milli, mib, node, live FROM charge"
-                            " WHERE allocation = ? ORDER BY at, gpu",
-                            &check.stmt, err);
+    int failed = db_prepare(check->db,
+                            "SELECT gpu, milli, mib, node, live, at FROM charge"
+                            " WHERE allocation = ? ORDER BY gpu",
+                            &check->charges, err);
     if (failed == 0)
-        failed = rows_allocations(db, names, past, &check, check_charges, err);
+        failed = rows_allocations(check->db, names, past, check, check_charges, err);
     if (failed != 0)
-        (void)err_wrap(err, "%s", db_name(db));
-    (void)sqlite3_finalize(check.stmt); /* repeats the error of the step */
-    names_free(names);
+        (void)err_wrap(err, "%s", db_name(check->db));
+    (void)sqlite3_finalize(check->charges); /* repeats the error of the step */
     return failed;
 }
 
-/* Does nothing: reading checks the node. */
-static int read_only(void *user, const struct node_build *build, struct err *err)
+static int check_all_charges(sqlite3 *db, bool past, struct err *err)
 {
-    must(user == NULL && err != NULL);
+    struct row_check check = {.db = db};
+    struct names *names = names_new();
+    const int failed = verify_check_allocations(&check, names, past, err);
+
+    names_free(names);
+    must(failed <= 0);
+    return failed;
+}
+
+/* Do two GPUs share a name, or is it gone and shows one? The ids are distinct. */
+static bool has_odd_gpus(const struct node_build *build)
+{
+    for (uint32_t i = 0; i < build->n_gpus; i++) {
+        const struct gpu *gpu = &build->gpu[i];
+        if (build->gone && (gpu->flags & GPU_ABSENT) == 0)
+            return true;
+        for (uint32_t k = 0; gpu->alias != NULL && k < build->n_gpus; k++)
+            if (build->gpu[k].id == gpu->alias || (k != i && build->gpu[k].alias == gpu->alias))
+                return true;
+    }
+    return false;
+}
+
+/* Reading checks the node; the ledger, if there is one, gets it. */
+static int check_node(void *user, const struct node_build *build, struct err *err)
+{
+    struct row_check *check = user;
+    struct err ignored;
+
     must(build->name != NULL);
+    must(err != NULL);
+    check->odd |= build->n_owned_ids > 0 || has_odd_gpus(build);
+    if (check->ledger != NULL && !check->refused)
+        check->refused = ledger_restore_node(check->ledger, build, &ignored) != 0;
     return 0;
 }
 
 static int check_nodes(sqlite3 *db, struct err *err)
 {
+    struct row_check check = {.db = db};
     struct names *names = names_new();
-    const int failed = rows_nodes(db, names, NULL, read_only, err);
+    const int failed = rows_nodes(db, names, &check, check_node, err);
     names_free(names);
     must(failed <= 0);
     return failed;
@@ -179,14 +261,14 @@ static int check_nodes(sqlite3 *db, struct err *err)
 /*
  * Repeats the CHECKs and triggers of the schema, which hold at each write: damage or another
  * program may have changed the file since. No OR between columns: SQLite would clear a table of its
- * own for each row.
+ * own for each row. proved: only the first sentence (is_proved()).
  *
  * No check of ours reads the learned workload: it does not affect who holds what, so a
  * contradiction in it is no reason to stop granting (safe mode) or to move the ledger aside.
  * store_learned() refuses it, and then milligpud learns anew. SQLite's check of the pages covers
  * its tables, because a damaged page is damage anywhere.
  */
-static int check_present(sqlite3 *db, struct err *err)
+static int check_rows(sqlite3 *db, bool proved, struct err *err)
 {
     static const char *const wrong[] = {
         "SELECT 'there is not one row in meta' FROM (SELECT count(*) AS rows FROM meta)"
@@ -218,15 +300,91 @@ static int check_present(sqlite3 *db, struct err *err)
     static_assert(GPU_MILLI == 1000, "the last sentence says so");
 
     must(db != NULL);
-    const int failed = check_sentences(db, wrong, ARRAY_LEN(wrong), err);
+    return check_sentences(db, wrong, proved ? 1 : ARRAY_LEN(wrong), err);
+}
+
+static int check_present(sqlite3 *db, struct err *err)
+{
+    const int failed = check_rows(db, false, err);
+    must(failed <= 0);
     return failed != 0 ? failed : check_nodes(db, err);
 }
 
-int check_live(sqlite3 *db, struct err *err)
+/* Is a GPU charged beyond the greatest GPU? */
+static bool has_full_gpus(const struct ledger *ledger)
 {
-    const int failed = check_present(db, err);
+    const struct node *node;
+
+    for (size_t at = 0; (node = ledger_next_node(ledger, &at)) != NULL;)
+        for (uint32_t i = 0; i < node->n_gpus; i++)
+            if ((uint64_t)node->gpu[i].used_milli + node->gpu[i].reserved_milli > GPU_MILLI)
+                return true;
+    return false;
+}
+
+/*
+ * Does the reading show that no sentence of check_rows() but the first can find a row?
+ *
+ *   two live allocations of a pod      the ledger refuses the second
+ *   a GPU by the name of another,      has_odd_gpus()
+ *   a GPU of a node that is gone
+ *   claims                             there are none
+ *   a live charge whose allocation     the charges of live allocations are live, on its node, and
+ *   is not                             as many as there are live ones
+ *   a charge of a GPU that the node    they name the GPUs of the shares, and the ledger refuses a
+ *   does not have                      share of a GPU that is not of its node
+ *   grants beyond a GPU                all charges of a GPU, by any of its names, are not
+ */
+static int is_proved(const struct row_check *check, bool *out, struct err *err)
+{
+    int64_t live = 0;
+
+    *out = false;
+    if (check->refused || check->odd || has_full_gpus(check->ledger))
+        return 0;
+    const int failed =
+        db_number(check->db, "SELECT count(*) FROM charge WHERE live = 1", &live, err);
+    *out = failed == 0 && (uint64_t)live == check->n_charges;
+    return failed;
+}
+
+/* Reads each row once, for the checks and for the ledger. */
+static int read_live(struct row_check *check, bool *out_proved, struct err *err)
+{
+    struct names *names = ledger_names(check->ledger);
+
+    *out_proved = false;
+    int failed = rows_nodes(check->db, names, check, check_node, err);
+    if (failed == 0)
+        failed = verify_check_allocations(check, names, false, err);
+    return failed != 0 ? failed : is_proved(check, out_proved, err);
+}
+
+/*
+ * The sentences search whole tables for what the reading nearly always shows already. Where it does
+ * not, or found a fault, they are asked, and what they find is said first.
+ */
+int check_live(sqlite3 *db, struct ledger **out, struct err *err)
+{
+    struct row_check check = {.db = db, .ledger = ledger_new()};
+    bool proved = false;
+    struct err why;
+
+    *out = NULL;
+    int failed = read_live(&check, &proved, &why);
+    if (failed == 0 || failed == -(int)ERR_CORRUPT) {
+        const int rows = check_rows(db, proved, err);
+        if (rows == 0 && failed != 0)
+            *err = why;
+        failed = rows != 0 ? rows : failed;
+    } else {
+        *err = why;
+    }
+    if (failed == 0 && !check.refused)
+        *out = STEAL(check.ledger);
+    ledger_free(check.ledger);
     must(failed <= 0);
-    return failed != 0 ? failed : verify_check_allocations(db, false, err);
+    return failed;
 }
 
 /* Checks the history, its counts in past, and its packs. */
@@ -251,7 +409,7 @@ static int check_past(sqlite3 *db, struct err *err)
     };
 
     must(db != NULL);
-    const int failed = verify_check_allocations(db, true, err);
+    const int failed = check_all_charges(db, true, err);
     return failed != 0 ? failed : check_sentences(db, wrong, ARRAY_LEN(wrong), err);
 }
 
@@ -548,7 +706,7 @@ int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check w
     case CHECK_PRESENT:
         return check_present(db, err);
     case CHECK_CHARGES:
-        return verify_check_allocations(db, false, err);
+        return check_all_charges(db, false, err);
     case CHECK_MEMORY:
         return check_memory(db, err);
     case CHECK_JOURNAL:

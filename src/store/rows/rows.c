@@ -75,6 +75,29 @@ struct node_rows {
     const struct atom *owned_id[GPUS_PER_NODE_MAX];
 };
 
+static bool gpu_comes_before(const struct gpu *a, const struct gpu *b)
+{
+    must(a->id != NULL && b->id != NULL);
+    if ((a->flags & GPU_ABSENT) != (b->flags & GPU_ABSENT))
+        return (a->flags & GPU_ABSENT) == 0;
+    return a->index < b->index;
+}
+
+/*
+ * In the order of invariant 3 of node.h; the rows come by id. Stable. Nearly always there is
+ * nothing to move, and SQLite would make a sorter for each node.
+ */
+static void sort_gpus(struct gpu *gpu, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        const struct gpu moving = gpu[i];
+        uint32_t at = i;
+        for (; at > 0 && gpu_comes_before(&moving, &gpu[at - 1]); at--)
+            gpu[at] = gpu[at - 1];
+        gpu[at] = moving;
+    }
+}
+
 static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
 {
     struct bind bind = bind_start(rows->gpus);
@@ -100,6 +123,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
         }
     }
     (void)sqlite3_reset(rows->gpus); /* repeats the error of the step */
+    sort_gpus(rows->gpu, rows->count);
     return more;
 }
 
@@ -163,11 +187,10 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
                           "SELECT name, uid, source, problem, problem_text, gone, since_ms"
                           " FROM node ORDER BY name",
                           &rows.nodes, err);
-    /* In the order of invariant 3 of node.h. */
     if (more == 0)
         more = db_prepare(db,
                           "SELECT id, alias, model, milli, mib, idx, numa, flags, peers FROM gpu"
-                          " WHERE node = ? ORDER BY flags & 1, idx, id",
+                          " WHERE node = ? ORDER BY id",
                           &rows.gpus, err);
     if (more == 0)
         more = db_prepare(db, "SELECT gpu FROM claim WHERE node = ? ORDER BY gpu", &rows.owned_ids,
@@ -189,9 +212,27 @@ struct allocation_rows {
     sqlite3_stmt *allocations;
     sqlite3_stmt *shares;
     struct names *names;
-    struct arena arena;  /* container names of the current allocation */
-    struct share *share; /* PARTS_MAX elements, owned; shares of the current allocation */
+    struct arena arena;     /* container names of the current allocation */
+    struct share *share;    /* PARTS_MAX elements, owned; shares of the current allocation */
+    uint16_t at[PARTS_MAX]; /* their positions */
 };
+
+/* By position; the rows come by container and GPU. Stable. */
+static void sort_shares(struct allocation_rows *rows, uint32_t count)
+{
+    must(count <= PARTS_MAX);
+    for (uint32_t i = 1; i < count; i++) {
+        const struct share moving = rows->share[i];
+        const uint16_t position = rows->at[i];
+        uint32_t at = i;
+        for (; at > 0 && rows->at[at - 1] > position; at--) {
+            rows->share[at] = rows->share[at - 1];
+            rows->at[at] = rows->at[at - 1];
+        }
+        rows->share[at] = moving;
+        rows->at[at] = position;
+    }
+}
 
 static struct share rows_read_share(struct row *row, struct names *names, struct arena *arena)
 {
@@ -226,12 +267,14 @@ static int rows_read_shares(struct allocation_rows *rows, int64_t id, uint32_t *
             break;
         }
         struct row row = row_start(rows->shares);
-        rows->share[count++] = rows_read_share(&row, rows->names, &rows->arena);
+        rows->share[count] = rows_read_share(&row, rows->names, &rows->arena);
+        rows->at[count++] = (uint16_t)row_number(&row, 0, PARTS_MAX - 1);
         more = row_check(&row, "share", err);
         if (more < 0)
             break;
     }
     (void)sqlite3_reset(rows->shares); /* repeats the error of the step */
+    sort_shares(rows, count);
     *out_count = count;
     return more;
 }
@@ -276,6 +319,8 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
 
     const int64_t id = row_number(&row, INT64_MIN, INT64_MAX);
     read_facts(&row, rows->names, &facts);
+    /* SQLite generates the column when a row is written, and does not compare it afterwards. */
+    (void)row_number(&row, 1, 1);
     int failed = row_check(&row, "allocation", err);
     if (failed == 0)
         failed = rows_read_shares(rows, id, &facts.n_shares, err);
@@ -292,7 +337,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
 #define ALLOCATION_COLUMNS                                                                         \
     "SELECT id, uid, namespace, name, node, node_uid, state, origin, presumed, in_doubt,"          \
     " note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"                \
-    " terminating_ms, version FROM allocation"
+    " terminating_ms, version, "
 
 /* Reads either live or released allocations: the latter are many, and a start skips them. */
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
@@ -304,14 +349,15 @@ int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, ro
     arena_init(&rows.arena);
     rows.share = xcalloc(PARTS_MAX, sizeof *rows.share);
     int more = db_prepare(db,
-                          past ? ALLOCATION_COLUMNS " WHERE state = 'released' ORDER BY id"
-                               : ALLOCATION_COLUMNS " WHERE state <> 'released' ORDER BY id",
+                          past ? ALLOCATION_COLUMNS "lives_on IS NULL AS lives_on FROM allocation"
+                                                    " WHERE state = 'released' ORDER BY id"
+                               : ALLOCATION_COLUMNS "lives_on IS node AS lives_on FROM allocation"
+                                                    " WHERE state <> 'released' ORDER BY id",
                           &rows.allocations, err);
     if (more == 0)
         more = db_prepare(db,
-                          "SELECT container, kind, life, gpu, milli, mib, coalesce(asked, milli)"
-                          " FROM share"
-                          " WHERE allocation = ? ORDER BY at, container, gpu",
+                          "SELECT container, kind, life, gpu, milli, mib, coalesce(asked, milli),"
+                          " at FROM share WHERE allocation = ? ORDER BY container, gpu",
                           &rows.shares, err);
     while (more == 0 && (more = db_step(rows.allocations, err)) > 0)
         more = read_allocation(&rows, user, each, err);

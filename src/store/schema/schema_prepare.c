@@ -82,7 +82,7 @@ int schema_prepare(struct store *store, struct err *err)
     bool blank = false;
     int64_t version = 0;
 
-    must(store->db != NULL);
+    must(store->db != NULL && store->opened == NULL);
     int failed = schema_identify(store->db, store->schema, &blank, &version, err);
     if (failed == 0 && !blank && !store->memory)
         failed = log_rewrite(store->path, err);
@@ -99,6 +99,6 @@ int schema_prepare(struct store *store, struct err *err)
     if (failed == 0)
         failed = schema_check(store->db, store->schema, err);
     if (failed == 0)
-        failed = check_live(store->db, err);
+        failed = check_live(store->db, &store->opened, err);
     return failed;
 }

@@ -145,6 +145,11 @@ struct change {
 
 struct ledger *ledger_new(void) MUST_USE;
 void ledger_free(struct ledger *ledger); /* NULL is allowed */
+/*
+ * Moves all nodes, allocations and names into a ledger in which nothing ever was, and which keeps
+ * its policy context; take_from, which has none, is freed.
+ */
+void ledger_take(struct ledger *empty, struct ledger *take_from);
 
 /*
  * Fills *out; with VERDICT_OK it holds references, released by change_done(). The ledger does not

@@ -3,7 +3,9 @@
 
 #include "milligpu/base/alloc.h"
 
+#include "core/ledger/ledger_internal.h"
 #include "support/core_fixture.h"
+#include "support/rules.h"
 #include "support/test.h"
 #include "support/valid.h"
 
@@ -48,6 +50,53 @@ static int restore_pod(struct core_fixture *core, const char *uid, const struct 
                                            .n_shares = shares,
                                            .share = share};
     return ledger_restore(core->ledger, &facts, err);
+}
+
+CORE_TEST(take__moves_a_ledger_with_its_names)
+{
+    struct ledger *empty = ledger_new();
+    struct err err;
+
+    (void)core_node(core, "n1", NULL, 0);
+    const size_t names = names_count(ledger_names(core->ledger));
+    CLEANUP(xfreep) char *before = core_dump(core->ledger);
+    ledger_take(empty, STEAL(core->ledger));
+    core->ledger = empty;
+    CLEANUP(xfreep) char *after = core_dump(core->ledger);
+    assert_string_equal(after, before);
+    assert_int_equal(names_count(ledger_names(core->ledger)), names);
+    assert_null(ledger_policy_context(core->ledger));
+    assert_int_equal(ledger_check(core->ledger, &err), 0);
+}
+
+/* A host with two free GPUs is idle by the policy of the ledger that takes it. */
+CORE_TEST(take__keeps_the_policy_and_counts_for_it)
+{
+    static const struct rule keeps[] = {{.min_milli = 1}, {.reserve = 1}};
+    struct ledger *empty = ledger_new();
+    struct err err;
+    struct rulebook *book = rulebook_with(POLICY_BINPACK, "book", keeps, 2);
+    struct policy_context *context = policy_context_of_rulebook(book, 3, NULL);
+    const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0)};
+    const struct node_build build = {.name = atom(core, "n1"),
+                                     .uid = atom(core, ""),
+                                     .problem_text = atom(core, ""),
+                                     .rules = one_rule(1),
+                                     .n_gpus = 2,
+                                     .gpu = gpu};
+
+    assert_int_equal(ledger_restore_node(core->ledger, &build, &err), 0);
+    ledger_set_policy_context(empty, context);
+    assert_true(empty->room_came);
+    ledger_take(empty, STEAL(core->ledger));
+    core->ledger = empty;
+    assert_true(empty->room_came);
+    assert_ptr_equal(ledger_policy_context(empty)->rulebook, book);
+    assert_int_equal(ledger_policy_context(empty)->idle[0], 0);
+    assert_int_equal(ledger_policy_context(empty)->idle[1], 1);
+    assert_int_equal(ledger_check(empty, &err), 0);
+    policy_context_unref(context);
+    rulebook_unref(book);
 }
 
 CORE_TEST(restore__limits_the_length_of_names_and_uids)

@@ -11,6 +11,7 @@
 #include "store/store_internal.h"
 #include "support/store_checks.h"
 #include "support/test.h"
+#include "support/valid.h"
 #include "unit/store/support_shelf.h"
 
 #define FIXTURE_TEST(name) SHELF_TEST_BETWEEN(name, shelf_set_up_closed, shelf_tear_down)
@@ -253,6 +254,12 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
         {"UPDATE charge SET milli = 601 WHERE allocation = 1 AND gpu = 'GPU-a'", "shares come to"},
         {"UPDATE charge SET mib = 1 WHERE allocation = 1 AND gpu = 'GPU-a'", "shares come to"},
         {"DELETE FROM charge WHERE allocation = 2", "charges where"},
+        {"DELETE FROM charge WHERE allocation = 1 AND gpu = 'GPU-a'",
+         "allocation a has 1 charges where its shares make 2"},
+        {"INSERT INTO charge VALUES (2, 'GPU-b', 1, 'n1', 1, 0, 1)", "charges where"},
+        {"UPDATE charge SET gpu = 'GPU-b' WHERE allocation = 2", "allocation b on GPU GPU-a"},
+        {"UPDATE charge SET at = 1 - at WHERE allocation = 1", "allocation a on GPU GPU-a"},
+        {"UPDATE share SET at = 1 - at WHERE allocation = 1", "allocation a on GPU GPU-b"},
         {"UPDATE charge SET live = 0 WHERE allocation = 1", "shares come to"},
         {"UPDATE charge SET live = 1 WHERE allocation = 3", "its allocation is not"},
         {"UPDATE charge SET node = 'n2' WHERE allocation = 1", "its allocation is not"},
@@ -270,6 +277,11 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
          "grants of 1001 milli"},
         {"UPDATE gpu SET alias = 'GPU-b' WHERE id = 'GPU-a'", "goes by a name of"},
         {"UPDATE gpu SET alias = 'x'", "goes by a name of"},
+        {"UPDATE gpu SET alias = 'GPU-a' WHERE id = 'GPU-b'", "GPU GPU-b of node n1 goes by a"},
+        {"INSERT INTO claim VALUES ('GPU-a', 'n1')", "claims GPU GPU-a, which node n1 has"},
+        {"INSERT INTO node VALUES ('n2', '', 'none', 'none', '', 1, 0);"
+         "INSERT INTO claim VALUES ('GPU-q', 'n2')",
+         "node n2 is gone, yet claims GPU GPU-q"},
         {"UPDATE node SET gone = 1", "is gone, yet shows"},
         {"UPDATE node SET source = 'hearsay'", "column source"},
         {"UPDATE node SET problem = 'toothache'", "column problem"},
@@ -294,6 +306,92 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
         refused(shelf, ERR_CORRUPT, spoilt[i].words);
         shelf_begin_anew(shelf);
     }
+}
+
+static char *loaded(struct shelf *shelf)
+{
+    struct ledger *ledger = ledger_new();
+    struct err err;
+
+    if (store_load(shelf->store, ledger, &err) != 0)
+        fail_msg("%s", err.text);
+    ledger_assert_valid(ledger);
+    char *dump = core_dump(ledger);
+    ledger_free(ledger);
+    return dump;
+}
+
+/* The first load gets what the opening has read, the second reads anew. */
+FIXTURE_TEST(load__is_the_same_twice)
+{
+    fill(shelf);
+    shelf_open(shelf);
+    CLEANUP(xfreep) char *first = loaded(shelf);
+    CLEANUP(xfreep) char *second = loaded(shelf);
+    CLEANUP(xfreep) char *should = core_dump(shelf->core.ledger);
+    assert_string_equal(first, should);
+    assert_string_equal(second, should);
+}
+
+FIXTURE_TEST(load__shows_what_was_written_since_the_opening)
+{
+    fill(shelf);
+    shelf_open(shelf);
+    (void)core_reserve(&shelf->core, "d", "n1", "50");
+    shelf_save(shelf);
+    CLEANUP(xfreep) char *is = loaded(shelf);
+    CLEANUP(xfreep) char *should = core_dump(shelf->core.ledger);
+    assert_string_equal(is, should);
+}
+
+/* Rows that only the ledger refuses do not fail the opening: loading says why. */
+FIXTURE_TEST(load__refuses_what_the_opening_takes)
+{
+    static const struct {
+        const char *sql;
+        const char *words;
+    } spoilt[] = {
+        {"INSERT INTO node SELECT 'n2', uid, source, problem, problem_text, gone, since_ms"
+         " FROM node; INSERT INTO gpu SELECT 'n2', id, alias, model, milli, mib, idx, numa, flags,"
+         " peers FROM gpu WHERE id = 'GPU-a'",
+         "node n2: GPU GPU-a is another node's already"},
+        {"UPDATE allocation SET origin = 'observed', state = 'bound', version = 0 WHERE uid = 'b';"
+         "UPDATE allocation SET unplaced_milli = 0 WHERE uid = 'b'; DELETE FROM share WHERE"
+         " allocation = 2; DELETE FROM charge WHERE allocation = 2",
+         "allocation b: holds nothing"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        struct ledger *ledger = ledger_new();
+        struct err err = {0};
+        fill(shelf);
+        shelf_spoil(shelf, spoilt[i].sql);
+        shelf_open(shelf);
+        if (store_load(shelf->store, ledger, &err) != -(int)ERR_CORRUPT ||
+            strstr(err.text, spoilt[i].words) == NULL)
+            fail_msg("%s: %s", spoilt[i].sql, err.text);
+        ledger_free(ledger);
+        shelf_begin_anew(shelf);
+    }
+}
+
+/* A GPU with more grants than it has is found beside pods that somebody else bound there. */
+FIXTURE_TEST(open__counts_grants_apart_from_what_was_bound_elsewhere)
+{
+    fill(shelf);
+    shelf_open(shelf);
+    for (int i = 0; i < 3; i++) {
+        struct pod *pod =
+            core_pod(&shelf->core, arena_printf(&shelf->core.arena, "elsewhere-%d", i), "n1");
+        pod->ours = true;
+        core_note(&shelf->core, pod, "c0 GPU-a 300 24576");
+        assert_int_equal(core_adopt(&shelf->core, pod, "300"), VERDICT_OK);
+    }
+    shelf_save(shelf);
+    shelf_turn(shelf);
+    shelf_close(shelf);
+    assert_sql(shelf, "SELECT sum(milli) > 1000 FROM charge WHERE live = 1 AND gpu = 'GPU-a'", 1);
+    shelf_spoil(shelf, "UPDATE charge SET milli = milli + 500 WHERE allocation < 3");
+    refused(shelf, ERR_CORRUPT, "grants of");
 }
 
 /* Two nodes may use one name for two GPUs. */
