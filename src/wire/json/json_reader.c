@@ -118,11 +118,11 @@ void json_reader_fail_here(struct json_reader *in)
 }
 
 /* RFC 8259 allows four bytes between tokens; form feed and no-break space are errors. */
-static void skip_space(struct json_reader *in)
+static inline void skip_space(struct json_reader *in)
 {
     must(in->at <= in->end);
 
-    while (in->at < in->end &&
+    while (in->at < in->end && *in->at <= ' ' &&
            (*in->at == ' ' || *in->at == '\n' || *in->at == '\r' || *in->at == '\t'))
         in->at++;
 }
@@ -751,15 +751,22 @@ static bool same_letters(struct text key, const char *name)
     return true;
 }
 
-/* Returns the index of the field, -1 if none matches. An exact match wins. */
+/*
+ * Returns the index of the field, -1 if none matches. An exact match wins. Nearly all names differ
+ * from the key in their first letter.
+ */
 static int field_of(const struct json_read_fields *fields, struct text key)
 {
     must(fields->key != NULL);
 
+    if (key.len == 0)
+        return -1;
+    const char first = json_reader_lower(key.at[0]);
     int near = -1;
     for (uint32_t i = 0; i < fields->n_keys; i++) {
         const char *name = fields->key[i];
-        if (strlen(name) != key.len)
+        must_debug(name[0] != '\0');
+        if (json_reader_lower(name[0]) != first || strlen(name) != key.len)
             continue;
         if (memcmp(name, key.at, key.len) == 0)
             return (int)i;

@@ -92,6 +92,13 @@ static char simple_escape(char letter)
     return 0;
 }
 
+/* JSON in annotations has a \" around each word, and hardly another escape. */
+static bool is_quote(const char *at, const char *end)
+{
+    must(at <= end);
+    return end - at >= 2 && at[0] == '\\' && at[1] == '"';
+}
+
 /* Returns the length of the escape at this byte, 0 if invalid; a surrogate pair is one escape. */
 static size_t escape_bytes(const char *at, const char *end)
 {
@@ -133,7 +140,7 @@ struct scan_string scan_string(const char *at, const char *end)
             return scan_broken("a control character in a string (write it as an escape)", at);
         if (*at == '\\') {
             escaped = true;
-            bytes = escape_bytes(at, end);
+            bytes = is_quote(at, end) ? 2 : escape_bytes(at, end);
             if (bytes == 0)
                 return scan_broken("a \\ that starts no valid escape in a string", at);
         } else {
@@ -217,8 +224,7 @@ struct scan_string scan_shape(const char *at, const char *end)
 
     for (;;) {
         at = scan_plain(at, end);
-        /* Fast path: JSON in annotations has a \" around each word. */
-        if (end - at >= 2 && at[0] == '\\' && at[1] == '"') {
+        if (is_quote(at, end)) {
             at += 2;
             continue;
         }
@@ -249,7 +255,10 @@ size_t scan_unescape(struct text raw, char *out)
         memcpy(out + len, at, run);
         len += run;
         at += run;
-        if (at < end) {
+        if (is_quote(at, end)) {
+            out[len++] = '"';
+            at += 2;
+        } else if (at < end) {
             len += put_escape(at, end, out + len);
             at += escape_bytes(at, end);
         }
