@@ -56,7 +56,6 @@ struct store_schema {
 extern const struct store_schema store_schema;
 
 struct store_limits {
-    /* Pages in the log. */
     /* Pages in the log; space_take_page_bytes() sets them. */
     int wal_soft; /* a checkpoint is due */
     int wal_hard; /* the checkpoint waits for readers */
