@@ -158,6 +158,34 @@ static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct r
     out->order = draw_below(seed, 2);
 }
 
+/* By the first rules, then by rule 4; where only names decide, it is not said to be behind. */
+CORE_TEST(policy_is_behind__agrees_with_the_order)
+{
+    static const struct {
+        int64_t key;
+        uint32_t price;
+        uint32_t order;
+        bool behind;
+    } node[] = {{-5, 7, 30, false}, {-5, 7, 29, false}, {-5, 7, 31, true}, {-6, 7, 31, false},
+                {-4, 7, 29, true},  {4, 7, 30, true},   {-6, 8, 29, true}, {-4, 6, 31, false}};
+    const struct node *any = NULL;
+    assert_int_equal(core_node(core, "n", NULL, 0), VERDICT_OK);
+    any = ledger_node(core->ledger, TEXT("n"));
+    const struct rank worst = {.price = 7, .key = {-5}, .order = 30, .node = any->name};
+    const struct order_head head = order_head_of(&worst);
+    for (size_t i = 0; i < ARRAY_LEN(node); i++) {
+        const struct rank rank = {.price = node[i].price,
+                                  .key = {node[i].key},
+                                  .order = node[i].order,
+                                  .node = any->name,
+                                  .turn = 1};
+        const struct policy_brief brief = {
+            .known = true, .order = rank.order, .head = order_head_of(&rank)};
+        assert_int_equal(policy_is_behind(&brief, &head, &worst), node[i].behind);
+        assert_true(i == 0 || (order_cmp(&rank, &worst) > 0) == node[i].behind);
+    }
+}
+
 CORE_TEST(order__is_total)
 {
     struct names *names = ledger_names(core->ledger);

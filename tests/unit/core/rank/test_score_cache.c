@@ -255,6 +255,7 @@ CACHE_TEST(policy_recall__agrees_with_the_ranks)
     node[NODES + 2] = node[0];
     slot[NODES + 2] = SNAPSHOT_NO_SLOT;
     plan_init(&plan, request, asked.snapshot->context);
+    memset(brief, 1, sizeof brief);
     policy_recall(cache, &plan, NODES + 3, node, slot, brief);
     for (uint32_t i = 0; i < NODES; i++) {
         assert_true(brief[i].known);
@@ -277,9 +278,33 @@ CACHE_TEST(policy_recall__agrees_with_the_ranks)
     assert_false(brief[0].known);
     assert_int_equal(score_cache_counts(cache).found, found); /* not counted yet */
     policy_recalled(cache, 7);
+    policy_recalled(cache, 1);
     policy_recalled(NULL, 0);
-    assert_int_equal(score_cache_counts(cache).found, found + 7);
+    assert_int_equal(score_cache_counts(cache).found, found + 8);
     cluster_ask_done(&asked);
+}
+
+/* filter asks no more about such a node, but policy_score() says the same of it. */
+CACHE_TEST(policy_score__finds_a_refusal)
+{
+    const struct core_gpu gpu = {.index = 0, .mib = 16000};
+    const struct request *request = core_request(core, "500");
+    struct plan plan;
+    struct rank rank;
+    assert_int_equal(core_node(core, "n", &gpu, 1), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "p", "n", "600"), VERDICT_OK);
+    cluster_set_policy(core, POLICY_FGD, SHAPES);
+    const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
+    const struct policy_question question = {
+        .context = snapshot->context, .cache = cache, .node = snapshot_node(snapshot, TEXT("n"))};
+    for (uint32_t turn = 0; turn < 3; turn++) {
+        policy_begin(cache, snapshot, request);
+        plan_init(&plan, request, snapshot->context);
+        assert_int_equal(policy_score(&question, &plan, &rank), REASON_ROOM);
+        assert_int_equal(score_cache_counts(cache).made, 1);
+        assert_int_equal(score_cache_counts(cache).found, turn);
+    }
+    snapshot_unref(snapshot);
 }
 
 /*

@@ -1152,10 +1152,9 @@ SCENE_TEST(rule_policy__comes_after_the_policy_of_the_document)
     assert_string_equal(fits(scene, "300", "x"), "acb");
 }
 
-/* What is remembered of a node says its pool; all nodes are of policies that remember. */
+/* What is remembered of a node is recalled with its pool, here that of the only rule. */
 SCENE_TEST(rule_policy__is_recalled_with_its_pool)
 {
-    static const struct label inference[] = {{"pool", "inference"}};
     const struct node *node[NODES];
     uint32_t slot[NODES];
     uint32_t hash[NODES];
@@ -1163,10 +1162,7 @@ SCENE_TEST(rule_policy__is_recalled_with_its_pool)
     struct asked asked;
     struct plan plan;
     scene->book->policy = POLICY_ROLLOUT;
-    say(scene,
-        (struct rule){.n_labels = 1, .label = training, .has_order = true, .policy = POLICY_FGD});
-    say(scene, (struct rule){
-                   .n_labels = 1, .label = inference, .has_order = true, .policy = POLICY_ROLLOUT});
+    say(scene, (struct rule){.has_order = true, .policy = POLICY_FGD});
     enforce_on_pools(scene);
     ask(scene, "300", "x", true, &asked);
     for (uint32_t i = 0; i < NODES; i++)
@@ -1177,8 +1173,8 @@ SCENE_TEST(rule_policy__is_recalled_with_its_pool)
     assert_int_equal(asked.answer.n_candidates, NODES);
     for (uint32_t i = 0; i < NODES; i++) {
         const struct candidate *candidate = &asked.answer.candidate[i];
+        assert_int_equal(candidate->rank.pool, 1);
         assert_int_equal(brief[candidate->name].head.level, order_head_of(&candidate->rank).level);
-        assert_int_equal(candidate->rank.pool, i == NODES - 1);
     }
     asked_done(&asked);
 }
