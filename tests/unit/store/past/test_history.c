@@ -132,7 +132,7 @@ SHELF_TEST(history__finds_a_gpu_by_both_names)
     answers(shelf, &query, wanted);
 }
 
-/* Live charges and ended ones are found by different indexes, and come newest first on each page. */
+/* Live charges and ended ones are found by different indexes; the newest comes first. */
 SHELF_TEST(history__of_a_gpu_is_one_list_of_live_and_ended)
 {
     static const char *const ends[] = {"a", "c", "e"};
