@@ -1,6 +1,6 @@
 /*
  * A growable string buffer. Data is always terminated and never NULL: an empty buffer without
- * memory points to a shared terminator, so it must be freed only if capacity > 0.
+ * memory points to a shared terminator, which is never freed.
  */
 #include "milligpu/base/strbuf.h"
 
@@ -20,8 +20,8 @@ void strbuf_init(struct strbuf *buf)
 
 void strbuf_done(struct strbuf *buf)
 {
-    must(buf->data != NULL);
-    if (buf->capacity > 0)
+    must(buf->data != NULL && (buf->data == nothing) == (buf->capacity == 0));
+    if (buf->data != nothing)
         xfree(buf->data);
     strbuf_init(buf);
 }
