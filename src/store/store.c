@@ -209,6 +209,7 @@ int store_open_as(const struct store_rules *rules, const struct store_schema *sc
     store->user = rules->user;
     store->notice = rules->notice;
     store->asks_cluster = rules->cluster != NULL;
+    store->checks_beside = rules->checks_beside;
     store->hard_ms = INT64_MIN / 2;
     mutex_init(&store->mutex);
     strbuf_init(&store->command);

@@ -20,6 +20,7 @@
  *   kept_policy.c       the policy document in force  journal.c       followers of the journal
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *   restore_file.c      replaces a ledger by a copy   ledger_id.c     does a log belong to a file?
+ *   check_beside.c      the pages, by a second thread
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
  * reader, which is a connection of its own. A ledger in memory has only the one connection: there
@@ -254,6 +255,7 @@ struct store {
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
+    bool checks_beside;              /* store_rules.checks_beside */
     bool asks_cluster;               /* store_rules.cluster was not NULL */
     char cluster[UID_BYTES_MAX + 1]; /* its result; "": not called */
     struct mutex mutex;              /* guards the db of a ledger in memory, see above */
@@ -566,6 +568,22 @@ int check_file(sqlite3 *db, bool thorough, struct err *err) MUST_USE; /* SQLite'
  */
 int check_live(sqlite3 *db, struct ledger **out, struct err *err) MUST_USE;
 int check_load(sqlite3 *db, struct ledger *ledger, struct err *err) MUST_USE;
+
+/*
+ * check_beside.c: check_file() in a second thread, which needs a log (WAL): a connection of its own
+ * then sees what db sees. The end waits for it; its fault wins over `failed`, that of the caller.
+ */
+struct check_beside {
+    sqlite3 *db;
+    pthread_t thread;
+    bool runs;
+    atomic_bool found; /* a fault; the caller's statements end, as interrupted */
+    int failed;        /* written by the thread, like err, and read after its end */
+    struct err err;
+};
+int check_beside_begin(struct check_beside *beside, sqlite3 *db, struct err *err) MUST_USE;
+int check_beside_end(struct check_beside *beside, int failed, struct err *err) MUST_USE;
+
 int check_one(sqlite3 *db, const struct store_schema *schema, enum store_check which,
               struct err *err) MUST_USE;
 

@@ -156,6 +156,8 @@ struct store_rules {
     int64_t max_bytes;
     /* Keep <file>.ballast: up to 16 MiB that are freed when the disk is full. */
     bool has_ballast;
+    /* Check the pages in a second thread while the tables are read; the verdict is the same. */
+    bool checks_beside;
     /* Called with one sentence after a file was moved aside, migrated or copied. */
     void *user;
     void (*notice)(void *user, const char *text);

@@ -72,26 +72,22 @@ static int choose_page_bytes(const struct store *store, struct err *err)
     return db_exec(store->db, sql, err);
 }
 
-/*
- * In this order: the file is identified before the first write; the log is rewritten (wal.c) before
- * its content is used; SQLite's own checks come before a migration would copy damage; the owner is
- * checked before the migration; our checks come last, on the migrated tables.
- */
-int schema_prepare(struct store *store, struct err *err)
+/* A file to which nothing is written before the checks have ended. */
+static bool may_check_beside(const struct store *store, int64_t version)
 {
-    bool blank = false;
-    int64_t version = 0;
+    char mode[16];
+    struct err err; /* check_file() will say it */
 
-    must(store->db != NULL && store->opened == NULL);
-    int failed = schema_identify(store->db, store->schema, &blank, &version, err);
-    if (failed == 0 && !blank && !store->memory)
-        failed = log_rewrite(store->path, err);
-    if (failed == 0 && !blank)
-        failed = check_file(store->db, false, err);
-    if (failed == 0 && !blank)
-        failed = owner_may_migrate(store, version, err);
-    if (failed == 0 && blank)
-        failed = choose_page_bytes(store, err);
+    must(store->db != NULL);
+    return store->checks_beside && !store->memory && version == store->schema->version &&
+           db_sentence(store->db, "PRAGMA journal_mode", mode, sizeof mode, &err) == 0 &&
+           strcmp(mode, "wal") == 0;
+}
+
+/* With the pages checked, or while they are. */
+static int prepare_tables(struct store *store, bool blank, int64_t version, struct err *err)
+{
+    int failed = blank ? choose_page_bytes(store, err) : owner_may_migrate(store, version, err);
     if (failed == 0)
         failed = use_wal(store, err);
     if (failed == 0)
@@ -101,4 +97,32 @@ int schema_prepare(struct store *store, struct err *err)
     if (failed == 0)
         failed = check_live(store->db, &store->opened, err);
     return failed;
+}
+
+/*
+ * In this order: the file is identified before the first write; the log is rewritten (wal.c) before
+ * its content is used; SQLite's own checks come before a migration would copy damage; the owner is
+ * checked before the migration; our checks come last, on the migrated tables. Where there is
+ * nothing to migrate, SQLite's checks run beside ours, and what they find is said first.
+ */
+int schema_prepare(struct store *store, struct err *err)
+{
+    bool blank = false;
+    bool is_beside = false;
+    int64_t version = 0;
+    struct check_beside beside;
+
+    must(store->db != NULL && store->opened == NULL);
+    int failed = schema_identify(store->db, store->schema, &blank, &version, err);
+    if (failed == 0 && !blank && !store->memory)
+        failed = log_rewrite(store->path, err);
+    if (failed == 0 && !blank)
+        is_beside = may_check_beside(store, version);
+    if (failed == 0 && !blank)
+        failed = is_beside ? check_beside_begin(&beside, store->db, err)
+                           : check_file(store->db, false, err);
+    if (failed != 0)
+        return failed;
+    failed = prepare_tables(store, blank, version, err);
+    return is_beside ? check_beside_end(&beside, failed, err) : failed;
 }

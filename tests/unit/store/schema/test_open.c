@@ -31,11 +31,15 @@ static void fill(struct shelf *shelf)
     shelf_close(shelf);
 }
 
+/* Whether a second thread checks the pages or not. */
 static void refused(struct shelf *shelf, enum err_code code, const char *words)
 {
-    struct err err = {0};
-    if (shelf_try(shelf, &err) != -(int)code || strstr(err.text, words) == NULL)
-        fail_msg("wanted %d with \"%s\", got %d: %s", code, words, err.code, err.text);
+    for (int beside = 0; beside < 2; beside++) {
+        struct err err = {0};
+        shelf->rules.checks_beside = beside != 0;
+        if (shelf_try(shelf, &err) != -(int)code || strstr(err.text, words) == NULL)
+            fail_msg("wanted %d with \"%s\", got %d: %s", code, words, err.code, err.text);
+    }
 }
 
 static void spoil(const struct shelf *shelf, const char *sql)
@@ -321,6 +325,35 @@ static char *loaded(struct shelf *shelf)
     return dump;
 }
 
+FIXTURE_TEST(open__checks_the_pages_beside_the_tables)
+{
+    fill(shelf);
+    shelf->rules.checks_beside = true;
+    shelf_open(shelf);
+    CLEANUP(xfreep) char *is = loaded(shelf);
+    CLEANUP(xfreep) char *should = core_dump(shelf->core.ledger);
+    assert_string_equal(is, should);
+    shelf_turn(shelf);
+}
+
+/* A file that is no log yet is checked first. */
+FIXTURE_TEST(open__checks_the_pages_of_a_copy_before_it_changes_it)
+{
+    struct shelf copy;
+
+    fill(shelf);
+    shelf_open(shelf);
+    shelf_open_backup(shelf, &copy);
+    shelf_close(&copy);
+    shelf_run(&copy, "PRAGMA journal_mode=DELETE");
+    copy.rules.checks_beside = true;
+    shelf_open(&copy);
+    CLEANUP(xfreep) char *is = loaded(&copy);
+    CLEANUP(xfreep) char *should = core_dump(shelf->core.ledger);
+    assert_string_equal(is, should);
+    shelf_done(&copy);
+}
+
 /* The first load gets what the opening has read, the second reads anew. */
 FIXTURE_TEST(load__is_the_same_twice)
 {
@@ -446,6 +479,7 @@ FIXTURE_TEST(open__moves_a_corrupt_file_aside_if_configured)
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     for (int times = 1; times <= 2; times++) {
         fill(shelf);
+        shelf->rules.checks_beside = times == 2;
         const int fd = open(shelf->path, O_WRONLY | O_CLOEXEC);
         assert_true(fd >= 0);
         assert_int_equal(pwrite(fd, "scratched", 9, STORE_PAGE_BYTES), 9);
