@@ -407,6 +407,25 @@ FIXTURE_TEST(load__refuses_what_the_opening_takes)
     }
 }
 
+/* As many charges ended as live allocations have, so that one count may not stand for the other. */
+FIXTURE_TEST(open__finds_a_live_charge_of_an_ended_pod_among_many)
+{
+    fill(shelf);
+    shelf_open(shelf);
+    (void)core_reserve(&shelf->core, "d", "n1", "50x2");
+    (void)core_reserve(&shelf->core, "e", "n1", "50");
+    (void)core_step(&shelf->core, COMMAND_RELEASE, "d");
+    (void)core_step(&shelf->core, COMMAND_RELEASE, "e");
+    shelf_save(shelf);
+    shelf_close(shelf);
+    shelf_spoil(shelf, "UPDATE charge SET live = 1 WHERE allocation = 3");
+    assert_sql(shelf,
+               "SELECT count(*) = (SELECT count(*) FROM charge JOIN allocation AS a"
+               " ON a.id = allocation WHERE a.state <> 'released') FROM charge WHERE live = 0",
+               1);
+    refused(shelf, ERR_CORRUPT, "its allocation is not");
+}
+
 /* A GPU with more grants than it has is found beside pods that somebody else bound there. */
 FIXTURE_TEST(open__counts_grants_apart_from_what_was_bound_elsewhere)
 {
