@@ -7,8 +7,8 @@
  * the request waits inside libcurl, unsent.
  *
  * libcurl forbids adding or removing handles inside its callbacks, from which answers are
- * delivered: start() only queues, cancel() only marks, and poll() does both before and after. To
- * send costs as much as there is to send; to receive costs a system call for each call in flight.
+ * delivered: start() only queues, cancel() only marks, and poll() does both before and after. A
+ * turn costs a system call for each call in flight.
  *
  * Invariants: a call is in exactly one chain until it is freed, and in by_id until it is done; it
  * is done before its last piece is delivered, so that the receiver may use the id again.
@@ -634,35 +634,20 @@ static void kube_curl_reap(struct curl_kube *kube)
     }
 }
 
-/* Deadlines after the answers, so that an answer that has arrived wins over its deadline. */
-static void kube_curl_end_turn(struct curl_kube *kube, CURLMcode code)
+/*
+ * Lets libcurl send the queued calls and receive answers: a system call for each call in flight.
+ * Deadlines after the answers, so that an answer that has arrived wins over its deadline.
+ */
+static void kube_curl_turn(struct curl_kube *kube)
 {
+    int running;
+
+    begin_queued(kube);
+    const CURLMcode code = curl_multi_perform(kube->multi, &running);
     must(code == CURLM_OK || code == CURLM_CALL_MULTI_PERFORM);
     kube_curl_reap(kube);
     look_at_calls(kube, kube_curl_clock_now_ms());
     kube_curl_free_done(kube);
-}
-
-/*
- * Sends the queued calls: libcurl examines only those, and calls whose timers of libcurl have
- * expired. It may receive meanwhile.
- */
-static void kube_curl_send(struct curl_kube *kube)
-{
-    int running;
-
-    begin_queued(kube);
-    kube_curl_end_turn(kube,
-                       curl_multi_socket_action(kube->multi, CURL_SOCKET_TIMEOUT, 0, &running));
-}
-
-/* The same, and receives: libcurl examines every call in flight, with a system call for each. */
-static void kube_curl_receive(struct curl_kube *kube)
-{
-    int running;
-
-    begin_queued(kube);
-    kube_curl_end_turn(kube, curl_multi_perform(kube->multi, &running));
 }
 
 /* Returns 0 if the turn has queued calls (a retry after a 401, a nudge), else wait_ms at most. */
@@ -756,12 +741,12 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     kube->deliver = deliver_to;
     const uint64_t before = kube->delivered;
     if (kube->chain[CALL_QUEUED].first != NULL || kube->done != NULL)
-        kube_curl_send(kube);
+        kube_curl_turn(kube);
     if (kube->delivered == before) {
         if (kube_curl_sleep(kube, wait_at_most(kube, wait_ms)))
-            kube_curl_receive(kube);
+            kube_curl_turn(kube);
         else
-            kube_curl_send(kube);
+            look_at_calls(kube, kube_curl_clock_now_ms());
     }
     kube->deliver = NULL;
 }
