@@ -343,9 +343,15 @@ SHELF_TEST(write__of_an_allocation_that_differs_is_refused)
                      "PRAGMA foreign_keys=OFF;"
                      "DROP TRIGGER allocation_stays;"
                      "UPDATE allocation SET node = 'n2' WHERE uid = 'b'");
-    static const char *const uid[] = {"a", "b"};
-    for (size_t i = 0; i < ARRAY_LEN(uid); i++) {
-        assert_int_equal(core_step(core, COMMAND_CONFIRM, uid[i]), VERDICT_OK);
+    static const struct {
+        enum command_kind kind;
+        const char *uid;
+    } step[] = {{COMMAND_CONFIRM, "a"},
+                {COMMAND_CONFIRM, "b"},
+                {COMMAND_RELEASE, "a"},
+                {COMMAND_RELEASE, "b"}};
+    for (size_t i = 0; i < ARRAY_LEN(step); i++) {
+        assert_int_equal(core_step(core, step[i].kind, step[i].uid), VERDICT_OK);
         shelf_begin(shelf);
         assert_int_equal(shelf_write(shelf, &err), STORE_REFUSED);
         assert_non_null(strstr(err.text, "otherwise than the ledger in memory"));
