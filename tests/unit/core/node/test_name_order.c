@@ -1,4 +1,5 @@
 /* Guesses of the next names: which, how many at once, and what is noticed of the list itself. */
+#include <malloc.h>
 #include <string.h>
 
 #include "milligpu/core/node/name_order.h"
@@ -232,6 +233,21 @@ ORDER_TEST(name__is_noticed_if_it_comes_again)
     come_again(core, 5, false);
     come_again(core, 6, false);
     come_again(core, 7, true);
+}
+
+/* Slots of new memory, which is filled with the number of a later list if the allocator can. */
+ORDER_TEST(name__is_new_in_a_new_slot)
+{
+    enum { FILL = 0x01, LIST = 0x0101 };
+
+    add_nodes(core, 0, 3);
+    (void)mallopt(M_PERTURB, FILL ^ 0xFF);
+    begin(core);
+    (void)mallopt(M_PERTURB, 0);
+    for (uint32_t list = 1; list < LIST; list++)
+        name_order_begin(order, listed);
+    assert_true(other_node(core, 1));
+    assert_false(other_node(core, 1));
 }
 
 /* The numbers of lists are short: after 65,535 of them they start again. */
