@@ -221,7 +221,10 @@ int store_whose(struct store *store, const char *cluster, enum store_owner *out,
 /* Makes this cluster the owner and clears the mark of a copy. */
 int store_set_cluster(struct store *store, const char *cluster, struct err *err) MUST_USE;
 
-/* Loads live nodes, then live allocations, into an empty ledger. */
+/*
+ * Loads live nodes, then live allocations, into an empty ledger. The first call after the opening
+ * gets what that has read, unless a batch has begun; the ledger then has another table of names.
+ */
 int store_load(struct store *store, struct ledger *ledger, struct err *err) MUST_USE;
 
 /*
