@@ -93,6 +93,7 @@ static void ledger_done(struct ledger *ledger)
     xfree(ledger->undecided_ids);
     xfree(ledger->kept);
     kinds_freep(&ledger->kinds);
+    score_cache_free(ledger->scores);
     policy_context_unref(ledger->context);
     names_free(ledger->names);
 }

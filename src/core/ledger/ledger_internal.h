@@ -76,6 +76,7 @@ struct ledger {
     struct supply supply;                  /* valid only if the context has prices */
     struct kinds *kinds;                   /* of the context's workload, owned; NULL: no prices */
     uint32_t grants;                       /* grants since the last calculation of prices */
+    struct score_cache *scores; /* for ledger_place(), owned; NULL: the context needs no workload */
 };
 
 /* A slot as a map value, which must not be NULL. */

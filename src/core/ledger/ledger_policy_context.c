@@ -125,6 +125,9 @@ void ledger_start_prices(struct ledger *ledger, const struct policy_context *con
     ledger->supply = (struct supply){0};
     kinds_freep(&ledger->kinds);
     ledger->kinds = NULL;
+    score_cache_free(STEAL(ledger->scores));
+    if (context != NULL && policy_context_needs_workload(context))
+        ledger->scores = score_cache_new();
     if (!has_prices(ledger))
         return;
     ledger->kinds = xmalloc(sizeof *ledger->kinds);
@@ -144,8 +147,9 @@ struct cause ledger_place(const struct ledger *ledger, const struct node *node,
 {
     const struct policy_question question = {
         .context = ledger->context,
+        .cache = ledger->scores,
         .node = node,
-        .slot = SNAPSHOT_NO_SLOT,
+        .slot = 0, /* any: by slot, policy_score() alone caches */
     };
     CLEANUP(xfreep) struct room *room = xmalloc(sizeof *room);
     UNSET struct plan plan;
@@ -154,6 +158,7 @@ struct cause ledger_place(const struct ledger *ledger, const struct node *node,
     must(!node->gone);
     must(request_asks(request));
     room_of(node, room);
+    policy_begin_rooms(ledger->scores, ledger->context);
     plan_init(&plan, request, ledger->context);
     return plan_cause(&plan, policy_score_room(&question, &plan, room, &rank, out));
 }

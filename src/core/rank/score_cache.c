@@ -303,6 +303,16 @@ void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
     must(cache->now == NULL || cache->now->entry != NULL);
 }
 
+void policy_begin_rooms(struct score_cache *cache, const struct policy_context *context)
+{
+    if (cache == NULL)
+        return;
+    must(policy_context_needs_workload(context));
+    cache->now = NULL;
+    set_policy_context(cache, context);
+    must(cache->kinds.workload == context->workload);
+}
+
 /*
  * Losses
  */

@@ -157,6 +157,11 @@ static inline int order_head_cmp(const struct order_head *a, const struct order_
 /* Prepares the score cache for this request; call before the first node of a question. */
 void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
                   const struct request *request);
+/*
+ * The same without a snapshot, for policy_score_room() under this context: of the scores, only what
+ * depends on the remaining capacity alone is cached. cache may be NULL.
+ */
+void policy_begin_rooms(struct score_cache *cache, const struct policy_context *context);
 
 /*
  * place_evaluate(), but the best placement is the policy's. A request for no GPU fits everywhere.

@@ -128,6 +128,57 @@ CORE_TEST(supply__is_not_counted_without_prices)
 }
 
 /*
+ * What a bind remembers
+ */
+
+static struct score_cache_counts bind_counts(const struct core_fixture *core)
+{
+    assert_non_null(core->ledger->scores);
+    return score_cache_counts(core->ledger->scores);
+}
+
+/* The same pod on the same node again. */
+static void bind_again(struct core_fixture *core)
+{
+    assert_int_equal(core_reserve(core, "again", "n-3", "300"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "again"), VERDICT_OK);
+}
+
+CORE_TEST(bind__calculates_nothing_anew_for_the_same_capacity)
+{
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    assert_int_equal(bind_counts(core).idle_made, 0);
+    bind_again(core);
+    const struct score_cache_counts first = bind_counts(core);
+    assert_true(first.idle_made > 0);
+    bind_again(core);
+    ledger_set_prices(core->ledger); /* another context, with the same workload */
+    bind_again(core);
+    assert_int_equal(bind_counts(core).idle_made, first.idle_made);
+    assert_int_equal(bind_counts(core).idle_found,
+                     3 * first.idle_found + 2 * (uint64_t)first.idle_made);
+}
+
+CORE_TEST(bind__remembers_for_one_workload_only)
+{
+    cluster_show(core, false);
+    assert_null(core->ledger->scores);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    bind_again(core);
+    cluster_set_policy(core, POLICY_ROLLOUT, 5);
+    assert_int_equal(bind_counts(core).idle_made, 0);
+    cluster_set_policy(core, POLICY_SPREAD, SHAPES);
+    assert_null(core->ledger->scores);
+    bind_again(core);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    bind_again(core);
+    assert_true(bind_counts(core).idle_made > 0);
+    ledger_set_policy_context(core->ledger, NULL);
+    assert_null(core->ledger->scores);
+}
+
+/*
  * A random life of a ledger
  */
 
