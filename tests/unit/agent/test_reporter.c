@@ -378,11 +378,13 @@ SITE_TEST(reporter__names_a_recreated_node_anew)
     assert_true(was_reported(site));
 }
 
+/* Returns when the Node shows the agent's own again: a write is counted before the server has it. */
 static void annotates(struct site *site, const char *annotation)
 {
     const uint32_t writes = count(site, &site->writes);
     somebody_changes(site, annotation);
     await_count(site, &site->writes, writes + 1);
+    await_node(site, "pod-uid");
 }
 
 static void copies(void *user)
