@@ -743,10 +743,10 @@ static void kube_poll(void *ctx, int64_t wait_ms, void *user,
     if (kube->chain[CALL_QUEUED].first != NULL || kube->done != NULL)
         kube_curl_turn(kube);
     if (kube->delivered == before) {
-        if (kube_curl_sleep(kube, wait_at_most(kube, wait_ms)))
+        /* A call that ends by its deadline leaves libcurl in the same turn. */
+        if (kube_curl_sleep(kube, wait_at_most(kube, wait_ms)) ||
+            kube_curl_clock_now_ms() >= kube->look_ms)
             kube_curl_turn(kube);
-        else
-            look_at_calls(kube, kube_curl_clock_now_ms());
     }
     kube->deliver = NULL;
 }

@@ -13,6 +13,7 @@
 #include "kube/config.h"
 #include "support/fake_api.h"
 #include "support/patience.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 /* A fake API server, served over loopback, and a client of it. */
@@ -316,6 +317,122 @@ FIXTURE_TEST(answers_and_deadlines__come_while_every_poll_is_woken)
         fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
     }
     assert_int_equal(fixture->status, 200);
+}
+
+static void pause_ms(int64_t ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
+static unsigned pieces_of(const struct fixture *fixture, char kind)
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < fixture->pieces.len; i++)
+        count += fixture->pieces.data[i] == kind;
+    return count;
+}
+
+/* Polls until there are so many pieces of a kind, and then until nothing comes. */
+static void poll_for(struct fixture *fixture, char kind, unsigned least)
+{
+    const int64_t until_ms = clock_now_ms() + PATIENCE_MS;
+
+    while (pieces_of(fixture, kind) < least && clock_now_ms() < until_ms)
+        fixture->ops.poll(fixture->ops.ctx, 10, fixture, take);
+    for (int i = 0; i < 3; i++)
+        fixture->ops.poll(fixture->ops.ctx, 10, fixture, take);
+    assert_true(pieces_of(fixture, kind) >= least);
+}
+
+/* Begins watches with these ids. */
+static void begin_watches(struct fixture *fixture, uint64_t first, uint64_t last)
+{
+    for (uint64_t id = first; id <= last; id++)
+        begin_get(fixture, id, "/api/v1/pods?watch=1&resourceVersion=1", 0);
+    poll_for(fixture, 'H', (unsigned)(last - first + 1));
+}
+
+/* Bytes of a watch show that the server is there, so that a deadline cuts no connection. */
+static void shows_life(struct fixture *fixture)
+{
+    const unsigned events = pieces_of(fixture, 'D');
+    SCOPED_STRBUF(out);
+
+    pause_ms(2);
+    assert_int_equal(fake_apiserver_request(fixture->fake, "POST", PODS, text_of(a_pod), &out),
+                     201);
+    poll_for(fixture, 'D', events + 1);
+}
+
+/* A thread that was busy until after a deadline is woken, and the server has sent nothing. */
+static void wake_after(struct fixture *fixture, int64_t ms)
+{
+    const unsigned ended = fixture->ended;
+
+    pause_ms(ms);
+    fixture->ops.wake(fixture->ops.ctx);
+    fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
+    if (fixture->ended == ended) /* the wake-up came first */
+        poll_until(fixture, ended + 1);
+}
+
+FIXTURE_TEST(answer__after_a_deadline_that_a_wake_up_saw_is_nobodys)
+{
+    FAULT(.match = "/version", .kind = FAULT_SLOW, .times = 1, .number = 400);
+    begin_get(fixture, 1, "/version", 200);
+    begin_watches(fixture, 2, 2);
+    shows_life(fixture);
+    wake_after(fixture, 250);
+    pause_ms(300);
+    for (int i = 0; i < 5; i++)
+        fixture->ops.poll(fixture->ops.ctx, 10, fixture, take);
+    assert_int_equal(fixture->ended, 1);
+    begin_get(fixture, 1, "/version", PATIENCE_MS);
+    poll_until(fixture, 2);
+}
+
+/* Tries whether a call that fails unsent arrives. False: it was sent in time. */
+static bool fails_unsent(struct fixture *fixture)
+{
+    static const char other[] = "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"containers\":"
+                                "[{\"name\":\"c\"}]}}";
+    const struct kube_request post = {.id = 100,
+                                      .method = "POST",
+                                      .path = PODS,
+                                      .content_type = "application/json",
+                                      .body = text_of(other),
+                                      .timeout_ms = 200};
+
+    forget(fixture);
+    begin_watches(fixture, 1, 15);
+    FAULT(.match = "/version", .kind = FAULT_SLOW, .times = 1, .number = 1000);
+    begin_get(fixture, 16, "/version", PATIENCE_MS);
+    begin(fixture, &post); /* waits for the connection of another call */
+    shows_life(fixture);
+    wake_after(fixture, 250);
+    const bool unsent = fixture->unsent;
+    pause_ms(800); /* the next poll finds a connection that has become free */
+    poll_until(fixture, 2);
+    for (int i = 0; i < 5; i++)
+        fixture->ops.poll(fixture->ops.ctx, 20, fixture, take);
+    for (uint64_t id = 1; id <= 15; id++)
+        fixture->ops.cancel(fixture->ops.ctx, id);
+    fixture->ops.poll(fixture->ops.ctx, 0, fixture, take);
+    return unsent;
+}
+
+FIXTURE_TEST(unsent_call__is_never_sent_after_its_deadline)
+{
+    bool unsent = false;
+
+    for (int i = 0; i < 5 && !unsent; i++) {
+        (void)ask(fixture, "DELETE", PODS "/a", "");
+        (void)ask(fixture, "DELETE", PODS "/b", "");
+        unsent = fails_unsent(fixture);
+    }
+    assert_true(unsent);
+    assert_int_equal(ask(fixture, "GET", PODS "/b", ""), 404);
 }
 
 FIXTURE_TEST(start__refuses_a_path_with_a_blank)
