@@ -378,7 +378,7 @@ SITE_TEST(reporter__names_a_recreated_node_anew)
     assert_true(was_reported(site));
 }
 
-/* Returns when the Node shows the agent's own again: a write is counted before the server has it. */
+/* Returns when the Node shows the agent's own again, which the server has after it is counted. */
 static void annotates(struct site *site, const char *annotation)
 {
     const uint32_t writes = count(site, &site->writes);

@@ -45,7 +45,7 @@
  * At most LAYOUTS_MAX placements of a node are judged one by one (fgd and rollout; spread, if
  * several containers request GPUs). After policy_work_max() units of work for one question, the
  * remaining nodes rank behind, by binpack. That limit grows with the names of the question, so a
- * small cluster does not wait as long as a large one. A unit takes at most about a microsecond:
+ * small cluster does not wait as long as a large one. A unit takes about a microsecond:
  * work counts the items that are judged (steps of the enumeration, GPUs, shapes, pods of the
  * sequences), each with a measured weight, whether the result is cached or not. A question about
  * several containers also pays for one search on each name, in advance, and for further ones, with
