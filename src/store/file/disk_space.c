@@ -69,7 +69,7 @@ int space_take_page_bytes(struct store *store, struct err *err)
     if (failed != 0)
         return failed;
     must(store->page_bytes >= 512);
-    store->limits.wal_soft = space_log_pages(store, 8, 16);
+    store->limits.wal_soft = space_log_pages(store, 4, 16);
     store->limits.wal_hard = space_log_pages(store, 64, 8);
     store->limits.wal_max = space_log_pages(store, 512, 1);
     return 0;

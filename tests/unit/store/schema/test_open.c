@@ -193,7 +193,7 @@ FIXTURE_TEST(open__gives_a_new_ledger_small_pages)
     shelf_open(shelf);
     assert_sql(shelf, "PRAGMA page_size", STORE_PAGE_BYTES);
     assert_int_equal(shelf->store->page_bytes, STORE_PAGE_BYTES);
-    assert_int_equal(shelf->store->limits.wal_soft, (8 << 20) / STORE_PAGE_BYTES);
+    assert_int_equal(shelf->store->limits.wal_soft, (4 << 20) / STORE_PAGE_BYTES);
     shelf_turn(shelf);
     assert_sql(shelf, "PRAGMA page_size", STORE_PAGE_BYTES);
 }

@@ -182,7 +182,7 @@ TEST(released__keeps_its_pages)
         shelf_open(&shelf);
         assert_sql(&shelf, "PRAGMA page_size", 4096);
         assert_int_equal(shelf.store->page_bytes, 4096);
-        assert_int_equal(shelf.store->limits.wal_soft, (8 << 20) / 4096);
+        assert_int_equal(shelf.store->limits.wal_soft, (4 << 20) / 4096);
         assert_in_range(atomic_load(&shelf.store->used_bytes), 20 * 4096, 1 << 20);
         shelf_done(&shelf);
     }
