@@ -123,7 +123,7 @@ STORE_LOOPS=(unit.store.{faults,heal,migrating})
 step_trust() {
     build fast simulate power milligpud fake_api crash_ledger "${STORE_LOOPS[@]}"
     check fast -R '^(sim\.seeds|sim\.twice|crash|power|unit\.store\.(faults|heal|migrating)$)'
-    tests/sim/run --seeds 151-1000 --jobs "$JOBS"
+    tests/sim/run --seeds 182-1000 --jobs "$JOBS"
 }
 
 # 90 s of fresh inputs.

@@ -28,6 +28,8 @@ static int ledger_restore_check_gpu(const struct ledger *ledger, const struct no
     if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
         return err_set(err, ERR_CORRUPT, "node %s: GPU %s has %u milli, not 1 to %d", node,
                        gpu->id->text, gpu->milli, GPU_MILLI);
+    if (gpu->alias == gpu->id)
+        return err_set(err, ERR_CORRUPT, "node %s: GPU %s is its own alias", node, gpu->id->text);
     for (uint32_t k = 0; k < i; k++) {
         const struct gpu *other = &build->gpu[k];
         if (other->id == gpu->id || (gpu->alias != NULL && gpu->alias == other->alias))

@@ -232,6 +232,26 @@ FIXTURE_TEST(open__finds_a_cut_or_scratched_file)
     shelf_same(shelf);
 }
 
+/* The tables are read meanwhile, and hold what their CHECKs forbid. */
+FIXTURE_TEST(open__finds_rows_against_the_checks_of_their_tables)
+{
+    static const char *const spoilt[] = {
+        "UPDATE gpu SET alias = id",
+        "UPDATE gpu SET milli = 0",
+        "UPDATE gpu SET peers = -1, idx = -1",
+        "UPDATE node SET gone = 2",
+        "UPDATE allocation SET state = 'reserved', origin = 'observed'",
+        "UPDATE charge SET milli = 0",
+        "UPDATE share SET milli = 1001",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
+        fill(shelf);
+        shelf_spoil(shelf, spoilt[i]);
+        refused(shelf, ERR_CORRUPT, "CHECK constraint failed");
+        shelf_begin_anew(shelf);
+    }
+}
+
 FIXTURE_TEST(open__finds_tables_that_differ)
 {
     static const char *const spoilt[] = {
