@@ -308,7 +308,7 @@ void policy_begin_rooms(struct score_cache *cache, const struct policy_context *
     if (cache == NULL)
         return;
     must(policy_context_needs_workload(context));
-    cache->now = NULL;
+    must(cache->now == NULL);
     set_policy_context(cache, context);
     must(cache->kinds.workload == context->workload);
 }

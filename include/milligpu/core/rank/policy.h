@@ -159,7 +159,8 @@ void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
                   const struct request *request);
 /*
  * The same without a snapshot, for policy_score_room() under this context: of the scores, only what
- * depends on the remaining capacity alone is cached. cache may be NULL.
+ * depends on the remaining capacity alone is cached. cache: NULL, or one that policy_begin() never
+ * had.
  */
 void policy_begin_rooms(struct score_cache *cache, const struct policy_context *context);
 
