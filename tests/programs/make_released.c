@@ -156,10 +156,7 @@ static void make_linked(struct maker *maker)
     request->memory_mib = 12288; /* of 40960: 300 milli */
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = true;
-    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
-    ledger_set_policy_context(maker->core.ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(&maker->core, book, 0, NULL);
     make(maker, (struct command){.kind = COMMAND_RESERVE,
                                  .uid = "raised",
                                  .namespace = "team-a",

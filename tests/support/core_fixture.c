@@ -458,6 +458,16 @@ static void copy_allocation(struct ledger *copy, const struct allocation *alloca
     xfree(share);
 }
 
+void core_obey(struct core_fixture *core, struct rulebook *take_book, rule_set holding,
+               const struct workload *workload)
+{
+    struct policy_context *context = policy_context_of_rulebook(take_book, holding, workload);
+
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
+    rulebook_unref(take_book);
+}
+
 struct ledger *core_copy(const struct ledger *ledger)
 {
     struct ledger *copy = ledger_new();

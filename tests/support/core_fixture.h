@@ -79,6 +79,10 @@ void core_make_up_gpus(struct core_fixture *core, const char *node, uint32_t cou
 /* CONFIRM, DOUBT, RELEASE */
 enum verdict core_step(struct core_fixture *core, enum command_kind kind, const char *uid);
 
+/* Puts a rulebook in force, with the rules that hold. workload: NULL if no policy needs one. */
+void core_obey(struct core_fixture *core, struct rulebook *take_book, rule_set holding,
+               const struct workload *workload);
+
 const struct gpu *core_gpu(const struct core_fixture *core, const char *node, const char *id);
 
 /* Yours to xfree. */

@@ -96,10 +96,7 @@ void cluster_set_levels(struct core_fixture *core, enum policy_kind kind, uint32
     book->seed = SEED;
     book->raise = true;
     book->prices_by = PRICES_KNOWN;
-    struct policy_context *context = policy_context_of_rulebook(book, 0, workload);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(core, book, 0, workload);
     workload_unref(workload);
 }
 

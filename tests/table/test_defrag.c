@@ -26,10 +26,7 @@ static void set_policy(struct table *table, uint32_t rules)
 
     book->rule = &policy.rule;
     book->n_rules = rules;
-    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, workload);
-    ledger_set_policy_context(table->core.ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(&table->core, book, RULES_ALL, workload);
     workload_unref(workload);
 }
 

@@ -553,10 +553,7 @@ static void know_prices(struct core_fixture *core)
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "prices");
 
     book->prices_by = PRICES_KNOWN;
-    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(core, book, 0, NULL);
 }
 
 /* Searches with cheaper GPUs only order nodes: they end with the work, and nothing else changes. */

@@ -78,10 +78,7 @@ CORE_TEST(never__compares_all_memory_of_a_gpu_if_shares_are_raised)
 {
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     book->raise = true;
-    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(core, book, 0, NULL);
     assert_int_equal(core_node(core, "n1", four, 4), VERDICT_OK);
     struct request request = *core_request(core, "300");
     request.memory_mib = 81921;

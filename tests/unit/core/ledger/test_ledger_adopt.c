@@ -230,10 +230,7 @@ static void decide_by(struct core_fixture *core, bool raise, const struct rule *
     book->raise = raise;
     book->n_rules = rule != NULL ? 1 : 0;
     book->rule = rule;
-    struct policy_context *context = policy_context_of_rulebook(book, holding, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(core, book, holding, NULL);
 }
 
 static void set_raise(struct core_fixture *core, bool raise)

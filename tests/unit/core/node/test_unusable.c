@@ -135,10 +135,7 @@ static void keep_one(struct core_fixture *core)
 
     book->n_rules = 1;
     book->rule = &rule;
-    struct policy_context *context = policy_context_of_rulebook(book, RULES_ALL, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(core, book, RULES_ALL, NULL);
 }
 
 CORE_TEST(reserve_rule__does_not_count_unusable_hosts)

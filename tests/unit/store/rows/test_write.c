@@ -126,10 +126,7 @@ SHELF_TEST(load__returns_requested_beside_granted_milli)
     struct rulebook *book = rulebook_new(POLICY_BINPACK, "raise");
     struct request *request = core_request(core, "100+300");
     book->raise = true;
-    struct policy_context *context = policy_context_of_rulebook(book, 0, NULL);
-    ledger_set_policy_context(core->ledger, context);
-    policy_context_unref(context);
-    rulebook_unref(book);
+    core_obey(core, book, 0, NULL);
     request->memory_mib = 16384;
     (void)core_node(core, "n1", gpu, 1);
     assert_int_equal(core_reserve_for(core, "p", "n1", request), VERDICT_OK);
