@@ -277,12 +277,17 @@ FIXTURE_TEST(wake__ends_one_poll_however_often_it_is_called)
     assert_true(clock_now_ms() - begin_ms >= 49); /* the clock counts whole ms */
 }
 
+static void pause_ms(int64_t ms)
+{
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    (void)nanosleep(&pause, NULL);
+}
+
 static void *wake_when_it_sleeps(void *arg)
 {
-    static const struct timespec moment = {.tv_nsec = 20 * 1000 * 1000};
     const struct fixture *fixture = arg;
 
-    (void)nanosleep(&moment, NULL);
+    pause_ms(20);
     fixture->ops.wake(fixture->ops.ctx);
     return NULL;
 }
@@ -317,12 +322,6 @@ FIXTURE_TEST(answers_and_deadlines__come_while_every_poll_is_woken)
         fixture->ops.poll(fixture->ops.ctx, PATIENCE_MS, fixture, take);
     }
     assert_int_equal(fixture->status, 200);
-}
-
-static void pause_ms(int64_t ms)
-{
-    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    (void)nanosleep(&pause, NULL);
 }
 
 static unsigned pieces_of(const struct fixture *fixture, char kind)
