@@ -31,7 +31,7 @@ static void fill(struct shelf *shelf)
     shelf_close(shelf);
 }
 
-/* Whether a second thread checks the pages or not. */
+/* Refused with and without a second thread that checks the pages. */
 static void refused(struct shelf *shelf, enum err_code code, const char *words)
 {
     for (int beside = 0; beside < 2; beside++) {
@@ -232,6 +232,18 @@ FIXTURE_TEST(open__finds_a_cut_or_scratched_file)
     shelf_same(shelf);
 }
 
+/* Each of the changes, by itself, is refused. */
+static void refuses_each(struct shelf *shelf, void (*change)(const struct shelf *, const char *sql),
+                         const char *const *sql, size_t count, const char *words)
+{
+    for (size_t i = 0; i < count; i++) {
+        fill(shelf);
+        change(shelf, sql[i]);
+        refused(shelf, ERR_CORRUPT, words);
+        shelf_begin_anew(shelf);
+    }
+}
+
 /* The tables are read meanwhile, and hold what their CHECKs forbid. */
 FIXTURE_TEST(open__finds_rows_against_the_checks_of_their_tables)
 {
@@ -244,12 +256,7 @@ FIXTURE_TEST(open__finds_rows_against_the_checks_of_their_tables)
         "UPDATE charge SET milli = 0",
         "UPDATE share SET milli = 1001",
     };
-    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
-        fill(shelf);
-        shelf_spoil(shelf, spoilt[i]);
-        refused(shelf, ERR_CORRUPT, "CHECK constraint failed");
-        shelf_begin_anew(shelf);
-    }
+    refuses_each(shelf, shelf_spoil, spoilt, ARRAY_LEN(spoilt), "CHECK constraint failed");
 }
 
 FIXTURE_TEST(open__finds_tables_that_differ)
@@ -261,12 +268,7 @@ FIXTURE_TEST(open__finds_tables_that_differ)
         "CREATE TRIGGER more AFTER INSERT ON gpu BEGIN SELECT 1; END",
         "ALTER TABLE node ADD COLUMN more TEXT",
     };
-    for (size_t i = 0; i < ARRAY_LEN(spoilt); i++) {
-        fill(shelf);
-        spoil(shelf, spoilt[i]);
-        refused(shelf, ERR_CORRUPT, "its tables are not those");
-        shelf_begin_anew(shelf);
-    }
+    refuses_each(shelf, spoil, spoilt, ARRAY_LEN(spoilt), "its tables are not those");
 }
 
 FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
@@ -446,7 +448,7 @@ FIXTURE_TEST(open__finds_a_live_charge_of_an_ended_pod_among_many)
     refused(shelf, ERR_CORRUPT, "its allocation is not");
 }
 
-/* A GPU with more grants than it has is found beside pods that somebody else bound there. */
+/* A GPU with more grants than it has is found beside pods that another scheduler bound. */
 FIXTURE_TEST(open__counts_grants_apart_from_what_was_bound_elsewhere)
 {
     fill(shelf);
