@@ -744,11 +744,15 @@ static void note_scheduler(struct question *question, bool scoring)
     }
 }
 
-/* For filter only: prioritize lists names in filter's order, which tells nothing about the next. */
-static struct name_order *order_for(struct question *question, const struct snapshot *snapshot)
+/*
+ * For filter only, which has a snapshot: prioritize lists names in filter's order, which tells
+ * nothing about the next. NULL: no names are guessed.
+ */
+static struct name_order *order_for(struct question *question, const struct snapshot *listed)
 {
-    must(snapshot != NULL); /* milligpud is ready */
-    name_order_begin(question->scratch->order, snapshot);
+    if (listed == NULL)
+        return NULL;
+    name_order_begin(question->scratch->order, listed);
     return question->scratch->order;
 }
 
@@ -769,11 +773,13 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
         filter_error(call, text);
         return;
     }
-    CLEANUP(snapshot_unrefp) const struct snapshot *listed = view_take(webhooks->app->view);
+    CLEANUP(snapshot_unrefp)
+    const struct snapshot *listed = scoring ? NULL : view_take(webhooks->app->view);
+    must(scoring || listed != NULL); /* milligpud is ready */
     question.scratch = take_scratch(webhooks);
     if (extender_args_decode(http_body(call), &webhooks->app->rules.wire_rules,
-                             scoring ? NULL : order_for(&question, listed),
-                             &question.scratch->arena, &question.args, &err) < 0) {
+                             order_for(&question, listed), &question.scratch->arena, &question.args,
+                             &err) < 0) {
         if (scoring) {
             webhooks_count(call, "prioritize", "error");
             answer_problem(call, 400, "the body cannot be read", err.text);
