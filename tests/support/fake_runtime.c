@@ -116,7 +116,7 @@ void runtime_put_pod(struct strbuf *out, unsigned field, const char *id, const c
     pb_message(out, field, &pod);
 }
 
-/* That of a privileged container. */
+/* The device rule of a privileged container. */
 static void put_rule_of_all(struct strbuf *out, unsigned field)
 {
     CLEANUP(strbuf_done) struct strbuf resources;

@@ -108,7 +108,7 @@ void ledger_free(struct ledger *ledger)
     xfree(ledger);
 }
 
-/* What the policy context counts is counted anew, as restoring under it would have. */
+/* Sums and prices of the policy context are counted anew, as if it had been in force before. */
 void ledger_take(struct ledger *empty, struct ledger *take_from)
 {
     const struct policy_context *context = empty->context;

@@ -166,7 +166,7 @@ bool name_order_came(struct name_order *order, const struct known_node *guess, u
     return distinct;
 }
 
-/* Of an unknown name, a second one would go unnoticed. */
+/* An unknown name may be a second one: nothing is remembered of it. */
 bool name_order_other(struct name_order *order, struct text name, uint32_t hash,
                       struct known_node *out)
 {

@@ -388,7 +388,7 @@ static int64_t merit_of(const struct score_cache *cache, const struct score_cach
     return merit;
 }
 
-/* What is the same for all nodes stays in registers here: a question has thousands. */
+/* Values that all nodes share stay in registers here: a question has thousands. */
 void score_cache_briefs(const struct score_cache *cache, uint32_t count,
                         const struct node *const *node, const uint32_t *slot,
                         struct policy_brief *out)

@@ -45,13 +45,13 @@
  * At most LAYOUTS_MAX placements of a node are judged one by one (fgd and rollout; spread, if
  * several containers request GPUs). After policy_work_max() units of work for one question, the
  * remaining nodes rank behind, by binpack. That limit grows with the names of the question, so a
- * small cluster does not wait as long as a large one. A unit takes about a microsecond:
- * work counts the items that are judged (steps of the enumeration, GPUs, shapes, pods of the
- * sequences), each with a measured weight, whether the result is cached or not. A question about
- * several containers also pays for one search on each name, in advance, and for further ones, with
- * cheaper GPUs (rule a) or beside offers, when they are done. On the remaining nodes there are
- * none: rule a compares the dearest open GPU, and all that have offers are behind. So neither limit
- * depends on the state of a cache.
+ * small cluster does not wait as long as a large one. A unit takes about a microsecond: work counts
+ * the items that are judged (steps of the enumeration, GPUs, shapes, pods of the sequences), each
+ * with a measured weight, whether the result is cached or not. A question about several containers
+ * also pays for one search on each name, in advance, and for further ones, with cheaper GPUs (rule
+ * a) or beside offers, when they are done. On the remaining nodes there are none: rule a compares
+ * the dearest open GPU, and all that have offers are behind. So neither limit depends on the state
+ * of a cache.
  *
  * No floating point: the thresholds of the sigmoid are integers. A score cache belongs to its
  * caller and never changes an answer.
@@ -171,8 +171,8 @@ enum reason policy_score(const struct policy_question *question, struct plan *pl
                          struct rank *out) MUST_USE;
 
 /*
- * What a cached judgement says about the order, at a fraction of the cost of policy_score(): enough
- * to see that a node refuses, or comes behind others.
+ * The part of a cached judgement that shows whether a node refuses, or comes behind others, at a
+ * fraction of the cost of policy_score().
  */
 struct policy_brief {
     bool known;      /* cached; else the others are unset */

@@ -586,7 +586,7 @@ FIXTURE_TEST(validate__counts_a_gpu_device_node_as_a_gpu)
     validates(world, &has, &all, NULL);
 }
 
-/* That of nvidia-uvm on this machine: the kernel chose it. */
+/* The major number of nvidia-uvm on this machine: the kernel chose it. */
 static bool is_uvm(void *user, int64_t major)
 {
     (void)user;

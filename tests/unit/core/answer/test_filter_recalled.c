@@ -503,7 +503,7 @@ CORE_TEST(work__of_several_containers_ends_at_the_limit)
     ask_for_rests(core, POLICY_FGD, "50+60+70", NULL);
 }
 
-/* What is judged beside offers counts, too; and beyond the limit it is left out. */
+/* A search beside offers counts, too; beyond the limit there is none. */
 static void ask_with_offers(struct core_fixture *core, const char *words, struct score_cache *cache)
 {
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);

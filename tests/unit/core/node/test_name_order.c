@@ -292,7 +292,7 @@ ORDER_TEST(former__is_the_number_of_names_of_the_last_list)
     assert_int_equal(name_order_former(order), 0);
 }
 
-/* What is known of the slots stays when there are more of them, and when there are fewer. */
+/* Knowledge of slots stays when there are more of them, and when there are fewer. */
 ORDER_TEST(order__grows_with_the_ledger)
 {
     const size_t empty = name_order_bytes(order);

@@ -128,7 +128,7 @@ CORE_TEST(supply__is_not_counted_without_prices)
 }
 
 /*
- * What a bind remembers
+ * Memory of binds
  */
 
 static struct score_cache_counts bind_counts(const struct core_fixture *core)

@@ -231,7 +231,7 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
     cluster_ask_done(&asked);
 }
 
-/* What is remembered, asked of many nodes at once: as in the ranks, or that nothing is. */
+/* Recalled for many nodes at once, judgements are as in the ranks, or not known. */
 CACHE_TEST(policy_recall__agrees_with_the_ranks)
 {
     const struct node *node[NODES + 3] = {NULL};

@@ -1152,7 +1152,7 @@ SCENE_TEST(rule_policy__comes_after_the_policy_of_the_document)
     assert_string_equal(fits(scene, "300", "x"), "acb");
 }
 
-/* What is remembered of a node is recalled with its pool, here that of the only rule. */
+/* A cached judgement is recalled with its pool, here that of the only rule. */
 SCENE_TEST(rule_policy__is_recalled_with_its_pool)
 {
     const struct node *node[NODES];
