@@ -178,6 +178,11 @@ void strbuf_json(struct strbuf *buf, struct text text)
     size_t plain = 0; /* start of the current run of unescaped bytes */
     size_t at = 0;
     while (at < text.len) {
+        const char c = text.at[at];
+        if (c >= ' ' && c <= '~' && c != '"' && c != '\\') { /* as nearly all are */
+            at++;
+            continue;
+        }
         const size_t bytes = text_sequence(text, at);
         if (bytes > 0 && !is_escaped(text, at, bytes)) {
             at += bytes;

@@ -212,6 +212,15 @@ size_t text_show(struct text text, size_t at, char out[TEXT_SHOWN_MAX])
     return bytes > 0 ? bytes : 1;
 }
 
+static bool is_printable_ascii(struct text text)
+{
+    bool is = true;
+
+    for (size_t i = 0; i < text.len; i++)
+        is &= text.at[i] >= ' ' && text.at[i] <= '~'; /* no early end: vectorised */
+    return is;
+}
+
 void text_clip(struct text text, char *out, size_t bytes)
 {
     static const char mark[] = "...";
@@ -221,6 +230,11 @@ void text_clip(struct text text, char *out, size_t bytes)
 
     must(text.at != NULL || text.len == 0);
     must(bytes >= sizeof mark);
+    if (text.len > 0 && text.len < bytes && is_printable_ascii(text)) {
+        memcpy(out, text.at, text.len);
+        out[text.len] = '\0';
+        return;
+    }
     for (size_t at = 0; at < text.len;) {
         at += text_show(text, at, shown);
         const size_t more = strlen(shown);
