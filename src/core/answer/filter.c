@@ -86,29 +86,28 @@ static bool may_have_offers(const struct filter_call *asking, const struct node 
     return index->mask != 0 && index->head[place_in_index(index, node->name)] > 0;
 }
 
-/* Sets *room to the node's room minus its offers; false, with *room unset, if there are none. */
-static bool room_beside_offers(const struct filter_call *asking, const struct node *node,
-                               struct room *room)
+/* Sets *out to what the node's offers take from it; false, with *out unset, if nothing. */
+static bool taken_by_offers(const struct filter_call *asking, const struct node *node,
+                            struct taken *out)
 {
     const struct offer_index *index = &asking->index;
-    bool any = false;
+    /* as many as a room has */
+    const uint32_t gpus = node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
 
     if (!may_have_offers(asking, node))
         return false;
+    *out = (struct taken){0};
     uint32_t at = index->head[place_in_index(index, node->name)];
     for (; at > 0; at = index->next[at - 1]) {
         must(at <= asking->question->n_offers);
         const struct offer *offer = &asking->question->offer[at - 1];
         if (offer->node != node->name)
             continue;
-        if (!any)
-            room_of(node, room);
-        any = true;
-        for (uint32_t i = 0; i < room->n_gpus; i++)
+        for (uint32_t i = 0; i < gpus; i++)
             if (node->gpu[i].id == offer->gpu)
-                room_take(room, i, offer->milli);
+                taken_add(out, i, offer->milli);
     }
-    return any;
+    return out->count > 0;
 }
 
 /* paid: steps that the question has paid for in advance. */
@@ -128,7 +127,7 @@ static enum reason filter_evaluate(struct filter_call *asking, struct candidate 
 {
     const struct node *node = candidate->node;
     UNSET struct rank beside_offers;
-    UNSET struct room room;
+    UNSET struct taken taken;
 
     must(node != NULL);
     asking->policy.node = node;
@@ -136,15 +135,15 @@ static enum reason filter_evaluate(struct filter_call *asking, struct candidate 
     asking->policy.is_unscored = asking->work >= asking->work_max;
     const enum reason why = policy_score(&asking->policy, &asking->plan, &candidate->rank);
     count_work(asking, &candidate->rank, PLACE_STEPS_MAX);
-    if (why != REASON_NONE || !room_beside_offers(asking, node, &room))
+    if (why != REASON_NONE || !taken_by_offers(asking, node, &taken))
         return why;
     /* No second search once the work is used up. */
     if (asking->policy.is_unscored && asking->plan.request->n_wants > 1) {
         candidate->rank.behind = true;
         return REASON_NONE;
     }
-    candidate->rank.behind = policy_score_room(&asking->policy, &asking->plan, &room,
-                                               &beside_offers, NULL) != REASON_NONE;
+    candidate->rank.behind =
+        policy_score_beside(&asking->policy, &asking->plan, &taken, &beside_offers) != REASON_NONE;
     count_work(asking, &beside_offers, 0);
     if (!candidate->rank.behind)
         candidate->rank = beside_offers;
@@ -156,12 +155,14 @@ static enum reason filter_evaluate(struct filter_call *asking, struct candidate 
 static void filter_place(struct filter_call *asking, struct candidate *best, struct placement *out)
 {
     struct rank rank;
+    UNSET struct taken taken;
     UNSET struct room room;
 
     must(best->placement == NULL);
     must(best->node != NULL);
-    if (best->rank.behind || !room_beside_offers(asking, best->node, &room))
-        room_of(best->node, &room);
+    room_of(best->node, &room);
+    if (!best->rank.behind && taken_by_offers(asking, best->node, &taken))
+        room_take_all(&room, &taken);
     asking->policy.node = best->node;
     asking->policy.slot = best->slot;
     asking->policy.is_unscored = best->rank.is_unscored;
@@ -472,7 +473,8 @@ static void ask_held(const struct filter_question *question, struct placement *p
     must(placement->charge_milli > 0 || out->held->facts.held_gpus > 0);
 }
 
-void filter_ask(const struct filter_question *question, struct arena *arena,
+/* filter_ask(), with the placement of the best candidate only if places is set. */
+static void ask(const struct filter_question *question, struct arena *arena, bool places,
                 struct filter_answer *out)
 {
     UNSET struct filter_call asking;
@@ -510,9 +512,16 @@ void filter_ask(const struct filter_question *question, struct arena *arena,
     out->steps = asking.steps;
     out->work = asking.work;
     out->verdict = out->n_candidates > 0 ? FILTER_FITS : FILTER_NONE;
-    if (out->verdict == FILTER_NONE)
-        return;
-    filter_place(&asking, &out->candidate[0], placement);
+    if (out->verdict != FILTER_NONE && places)
+        filter_place(&asking, &out->candidate[0], placement);
+}
+
+void filter_ask(const struct filter_question *question, struct arena *arena,
+                struct filter_answer *out)
+{
+    must(question->request != NULL);
+    must(out != NULL);
+    ask(question, arena, true, out);
 }
 
 void filter_score(const struct filter_question *question, struct arena *arena, uint8_t *score)
@@ -523,7 +532,7 @@ void filter_score(const struct filter_question *question, struct arena *arena, u
     must(question->n_names == 0 || score != NULL);
     /* kube-scheduler expects a score for each name. */
     all.shortlist = 0;
-    filter_ask(&all, arena, &answer);
+    ask(&all, arena, false, &answer);
     must(answer.n_candidates == answer.fitting);
     for (uint32_t i = 0; i < question->n_names; i++)
         score[i] = 0;

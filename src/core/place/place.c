@@ -138,6 +138,38 @@ void room_take(struct room *room, uint32_t gpu, uint32_t milli)
     }
 }
 
+void taken_add(struct taken *taken, uint32_t gpu, uint32_t milli)
+{
+    uint32_t at = 0;
+
+    must(taken->count <= TAKEN_MAX);
+    must(gpu < GPUS_PER_NODE_MAX);
+    while (at < taken->count && taken->gpu[at] < gpu)
+        at++;
+    if (at == taken->count || taken->gpu[at] != gpu) {
+        if (taken->count == TAKEN_MAX)
+            return;
+        for (uint32_t i = taken->count++; i > at; i--) {
+            taken->gpu[i] = taken->gpu[i - 1];
+            taken->milli[i] = taken->milli[i - 1];
+        }
+        taken->gpu[at] = (uint8_t)gpu;
+        taken->milli[at] = 0;
+    }
+    const uint32_t rest = (uint32_t)GPU_MILLI - taken->milli[at];
+    taken->milli[at] = (uint16_t)(taken->milli[at] + (milli < rest ? milli : rest));
+}
+static_assert(sizeof(struct taken) == 2 + TAKEN_MAX * 3, "no padding");
+
+void room_take_all(struct room *room, const struct taken *taken)
+{
+    must(taken->count <= TAKEN_MAX);
+    for (uint32_t i = 0; i < taken->count; i++) {
+        must(taken->gpu[i] < room->n_gpus);
+        room_take(room, taken->gpu[i], taken->milli[i]);
+    }
+}
+
 /*
  * The capacity for each want on its own
  */

@@ -318,8 +318,9 @@ bool policy_is_behind(const struct policy_brief *brief, const struct order_head 
     return brief->order > worst->order;
 }
 
-enum reason policy_score(const struct policy_question *question, struct plan *plan,
-                         struct rank *out)
+/* taken: NULL, or shares that the room lacks. */
+static enum reason score_or_recall(const struct policy_question *question, struct plan *plan,
+                                   const struct taken *taken, struct rank *out)
 {
     const struct rule *rule = plan_rule(plan, question->node->rules);
     const bool remembered = is_remembered(question, plan, rule);
@@ -329,13 +330,32 @@ enum reason policy_score(const struct policy_question *question, struct plan *pl
 
     must(out != NULL);
     plan_obey(plan, rule);
-    if (remembered && score_cache_find(question, &why, out)) {
+    if (remembered && score_cache_find(question, taken, &why, out)) {
         out->pool = pool_of(question->context->rulebook, rule);
         return why;
     }
     room_of(question->node, &room);
+    if (taken != NULL)
+        room_take_all(&room, taken);
     why = score_anew(question, plan, &room, &scores, out, NULL);
     if (remembered)
-        score_cache_keep(question, &scores);
+        score_cache_keep(question, taken, &scores);
+    must(room.n_gpus <= GPUS_PER_NODE_MAX);
     return why;
+}
+
+enum reason policy_score(const struct policy_question *question, struct plan *plan,
+                         struct rank *out)
+{
+    must(plan != NULL);
+    must(out != NULL);
+    return score_or_recall(question, plan, NULL, out);
+}
+
+enum reason policy_score_beside(const struct policy_question *question, struct plan *plan,
+                                const struct taken *taken, struct rank *out)
+{
+    must(taken != NULL);
+    must(taken->count > 0);
+    return score_or_recall(question, plan, taken, out);
 }

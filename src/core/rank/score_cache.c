@@ -1,11 +1,11 @@
 /*
- * Caches results of fgd and rollout between questions: the scores by request and node, and the
- * expected idle GPU by remaining capacity. Used by one caller at a time. A hit never changes an
- * answer: an entry holds for one immutable node object, which cannot be freed while its slot refers
- * to it, and prices are added when a rank is read. Tables are cleared as a whole when full; of the
- * requests the least recently used is evicted. The table of idle GPUs begins small and grows with
- * use, the others have a fixed size. Parts: the score cache, nodes, requests, losses, ranks, idle
- * GPU.
+ * Caches results of fgd and rollout between questions: the scores by request and node, with and
+ * without what offers take, and the expected idle GPU by remaining capacity. Used by one caller at
+ * a time. A hit never changes an answer: an entry holds for one immutable node object, which cannot
+ * be freed while its slot refers to it, and prices are added when a rank is read. Tables are
+ * cleared as a whole when full; of the requests the least recently used is evicted. The table of
+ * idle GPUs begins small and grows with use, the others have a fixed size. Parts: the score cache,
+ * nodes, requests, losses, ranks, idle GPU.
  */
 #include "score_cache.h"
 
@@ -20,6 +20,7 @@ enum {
     IDLE_ENTRIES_MIN = 1 << 10, /* 52 KiB; most clusters need no more */
     IDLE_ENTRIES_MAX = 1 << 16,
     IDLE_GPUS_MAX = 16, /* larger nodes are not cached */
+    BESIDE_ENTRIES = 64,
     ENTRY_BYTES_MAX = SCORE_CACHE_BYTES_MAX - (8 << 20),
 };
 
@@ -51,11 +52,19 @@ static_assert(LOSSES_MAX <= UINT8_MAX && LEVELS_MAX <= UINT8_MAX + 1, "indexes f
 static_assert(sizeof(struct score_cache_entry) == 20,
               "there are as many as nodes for each request");
 
+/* The result for one node without what is taken from it. */
+struct beside_entry {
+    uint32_t slot;
+    struct taken taken; /* never empty, unless the entry is free */
+    struct score_cache_entry entry;
+};
+
 struct cached_request {
     struct request *request; /* owned; NULL: free entry */
     uint32_t hash;
     uint64_t turn;
     struct score_cache_entry *entry; /* by slot */
+    struct beside_entry *beside;     /* BESIDE_ENTRIES by slot modulo their number; or NULL */
 };
 
 /* The free milli of all GPUs, ascending; all of one kind. */
@@ -105,6 +114,7 @@ static void forget_requests(struct score_cache *cache)
     for (uint32_t i = 0; i < SHAPES_MAX; i++) {
         xfree(cache->request[i].request);
         xfree(cache->request[i].entry);
+        xfree(cache->request[i].beside);
         cache->request[i] = (struct cached_request){0};
     }
     cache->n_losses = 0;
@@ -143,7 +153,8 @@ struct score_cache *score_cache_new(void)
     struct score_cache *cache = xcalloc(1, sizeof *cache);
     start_idle(cache);
     must(cache->context == NULL);
-    static_assert(sizeof *cache + IDLE_ENTRIES_MAX * sizeof *cache->idle <
+    static_assert(sizeof *cache + IDLE_ENTRIES_MAX * sizeof *cache->idle +
+                          SHAPES_MAX * BESIDE_ENTRIES * sizeof(struct beside_entry) <
                       SCORE_CACHE_BYTES_MAX - ENTRY_BYTES_MAX,
                   "the entries of requests have the rest");
     return cache;
@@ -170,9 +181,13 @@ struct score_cache_counts score_cache_counts(const struct score_cache *cache)
     must(cache->idle != NULL);
     counts.bytes = sizeof *cache + cache->idle_entries * sizeof *cache->idle +
                    cache->slots * sizeof *cache->node;
-    for (uint32_t i = 0; i < SHAPES_MAX; i++)
-        if (cache->request[i].entry != NULL)
-            counts.bytes += cache->slots * sizeof *cache->request[i].entry;
+    for (uint32_t i = 0; i < SHAPES_MAX; i++) {
+        const struct cached_request *known = &cache->request[i];
+        if (known->entry != NULL)
+            counts.bytes += cache->slots * sizeof *known->entry;
+        if (known->beside != NULL)
+            counts.bytes += BESIDE_ENTRIES * sizeof *known->beside;
+    }
     must(counts.bytes <= SCORE_CACHE_BYTES_MAX);
     return counts;
 }
@@ -237,6 +252,8 @@ static void find_request(struct score_cache *cache, const struct request *reques
         xfree(place->request);
         place->request = request_clone(request);
         place->hash = hash;
+        xfree(place->beside);
+        place->beside = NULL;
         if (place->entry == NULL)
             place->entry = xcalloc(cache->slots, sizeof *place->entry);
         else
@@ -374,6 +391,36 @@ static struct score_cache_entry *entry_at_slot(const struct score_cache *cache, 
     return &cache->now->entry[slot];
 }
 
+/* The place of a node that something is taken from, in a table that there is. */
+static struct beside_entry *beside_at_slot(struct beside_entry *table, uint32_t slot)
+{
+    must((BESIDE_ENTRIES & (BESIDE_ENTRIES - 1)) == 0);
+    must(table != NULL);
+    return &table[slot & (BESIDE_ENTRIES - 1)];
+}
+
+/* entry_at_slot() without what is taken. */
+static struct score_cache_entry *entry_beside(const struct score_cache *cache, uint32_t slot,
+                                              const struct taken *taken)
+{
+    must(taken->count > 0);
+    if (entry_at_slot(cache, slot) == NULL || cache->now->beside == NULL)
+        return NULL;
+    struct beside_entry *place = beside_at_slot(cache->now->beside, slot);
+    const bool same = place->slot == slot && memcmp(&place->taken, taken, sizeof *taken) == 0;
+    return same ? &place->entry : NULL;
+}
+
+static void keep_beside(struct cached_request *request, uint32_t slot, const struct taken *taken,
+                        const struct score_cache_entry *kept)
+{
+    must(kept->serial > 0);
+    if (request->beside == NULL)
+        request->beside = xcalloc(BESIDE_ENTRIES, sizeof *request->beside);
+    *beside_at_slot(request->beside, slot) =
+        (struct beside_entry){.slot = slot, .taken = *taken, .entry = *kept};
+}
+
 /* The best of the entry's placements, at the prices of now. */
 static int64_t merit_of(const struct score_cache *cache, const struct score_cache_entry *entry)
 {
@@ -423,11 +470,13 @@ void score_cache_count(struct score_cache *cache, uint32_t count)
     cache->counts.found += count;
 }
 
-bool score_cache_find(const struct policy_question *question, enum reason *out_why,
-                      struct rank *out)
+bool score_cache_find(const struct policy_question *question, const struct taken *taken,
+                      enum reason *out_why, struct rank *out)
 {
     struct score_cache *cache = question->cache;
-    const struct score_cache_entry *entry = entry_at_slot(cache, question->slot);
+    const struct score_cache_entry *entry = taken == NULL
+                                                ? entry_at_slot(cache, question->slot)
+                                                : entry_beside(cache, question->slot, taken);
 
     must(question->node != NULL);
     if (entry == NULL || cache->node[question->slot].node != question->node ||
@@ -459,9 +508,13 @@ static void start_serials_again(struct score_cache *cache, uint32_t slot)
 {
     must(slot < cache->slots);
     must(cache->node[slot].serial == UINT16_MAX);
-    for (uint32_t i = 0; i < cache->requests_max; i++)
-        if (cache->request[i].entry != NULL)
-            cache->request[i].entry[slot].serial = 0;
+    for (uint32_t i = 0; i < cache->requests_max; i++) {
+        const struct cached_request *request = &cache->request[i];
+        if (request->entry != NULL)
+            request->entry[slot].serial = 0;
+        if (request->beside != NULL && beside_at_slot(request->beside, slot)->slot == slot)
+            beside_at_slot(request->beside, slot)->entry.serial = 0;
+    }
     cache->node[slot].serial = 0;
 }
 
@@ -484,7 +537,8 @@ static uint16_t see_node(struct score_cache *cache, uint32_t slot, const struct 
     return seen->serial;
 }
 
-void score_cache_keep(const struct policy_question *question, const struct placement_scores *scores)
+void score_cache_keep(const struct policy_question *question, const struct taken *taken,
+                      const struct placement_scores *scores)
 {
     struct score_cache_entry *entry = entry_at_slot(question->cache, question->slot);
     struct score_cache *cache = question->cache;
@@ -518,7 +572,10 @@ void score_cache_keep(const struct policy_question *question, const struct place
         kept.loss[i] = (uint8_t)loss;
         must(kept.base[i] == scores->best[i].base);
     }
-    *entry = kept;
+    if (taken == NULL)
+        *entry = kept;
+    else
+        keep_beside(cache->now, question->slot, taken, &kept);
 }
 
 /*

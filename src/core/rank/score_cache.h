@@ -87,12 +87,12 @@ void score_cache_briefs(const struct score_cache *cache, uint32_t count,
 void score_cache_count(struct score_cache *cache, uint32_t count);
 
 /*
- * Returns the cached result for the question's node and the request of policy_begin(). False: not
- * cached. The key is the node object in its slot.
+ * Returns the cached result for the question's node, without what is taken from it (NULL: nothing),
+ * and the request of policy_begin(). False: not cached. The key is the node object in its slot.
  */
-bool score_cache_find(const struct policy_question *question, enum reason *out_why,
-                      struct rank *out);
-void score_cache_keep(const struct policy_question *question,
+bool score_cache_find(const struct policy_question *question, const struct taken *taken,
+                      enum reason *out_why, struct rank *out);
+void score_cache_keep(const struct policy_question *question, const struct taken *taken,
                       const struct placement_scores *scores);
 
 /* rollout_idle() with caching, including its work; cache may be NULL. */

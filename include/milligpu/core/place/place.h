@@ -110,6 +110,20 @@ void room_without(const struct node *node, const struct text *uids, uint32_t cou
 /* Takes milli from one GPU, at most its free milli. */
 void room_take(struct room *room, uint32_t gpu, uint32_t milli);
 
+/* Shares of pods that may come to a node, by its GPUs in ascending order. Compared bytewise. */
+enum { TAKEN_MAX = 16 };
+struct taken {
+    uint16_t count;            /* GPUs; what is behind is 0 */
+    uint16_t milli[TAKEN_MAX]; /* the sum of the shares, at most GPU_MILLI */
+    uint8_t gpu[TAKEN_MAX];    /* index into node.gpu */
+};
+
+/* Adds a share. One on a GPU beyond TAKEN_MAX of them is ignored: callers only rank by it. */
+void taken_add(struct taken *taken, uint32_t gpu, uint32_t milli);
+
+/* room_take() for each GPU. */
+void room_take_all(struct room *room, const struct taken *taken);
+
 /* Wants that are searched together: same kind, same size and number of parts. */
 struct plan_row {
     enum container_kind kind;

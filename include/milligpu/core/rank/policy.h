@@ -169,6 +169,9 @@ void policy_begin_rooms(struct score_cache *cache, const struct policy_context *
  */
 enum reason policy_score(const struct policy_question *question, struct plan *plan,
                          struct rank *out) MUST_USE;
+/* The same in the node's room without these shares. */
+enum reason policy_score_beside(const struct policy_question *question, struct plan *plan,
+                                const struct taken *taken, struct rank *out) MUST_USE;
 
 /*
  * The part of a cached judgement that shows whether a node refuses, or comes behind others, at a

@@ -619,6 +619,37 @@ CORE_TEST(offers__cost_no_steps_once_the_work_is_used_up)
     unlike_free(unlike);
 }
 
+/* Three GPUs whose pods still run were replaced, and the node shows as many others as may be. */
+CORE_TEST(offers__on_gpus_that_a_room_leaves_out_change_nothing)
+{
+    struct core_gpu gpu[GPUS_PER_NODE_MAX];
+    struct asked asked;
+    struct offer offer = {.milli = 1000};
+
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        gpu[i] = (struct core_gpu){.id = arena_printf(&core->arena, "GPU-a%u", i), .index = i};
+    core_show_quickly(core, "n", gpu, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(core_reserve(core, gpu[i].id, "n", "1000"), VERDICT_OK);
+    for (uint32_t i = 0; i < GPUS_PER_NODE_MAX; i++)
+        gpu[i].id = arena_printf(&core->arena, "GPU-b%u", i);
+    core_show_quickly(core, "n", gpu, GPUS_PER_NODE_MAX);
+    const struct node *node = ledger_node(core->ledger, TEXT("n"));
+    assert_int_equal(node->n_gpus, GPUS_PER_NODE_MAX + 3);
+    ask_init(&asked, core, "300");
+    ask_about(&asked, "n");
+    offer.node = node->name;
+    asked.question.n_offers = 1;
+    asked.question.offer = &offer;
+    for (uint32_t i = 0; i < node->n_gpus; i++) {
+        offer.gpu = node->gpu[i].id;
+        ask(&asked);
+        assert_int_equal(asked.answer.n_candidates, 1);
+        assert_false(asked.answer.candidate[0].rank.behind);
+    }
+    ask_done(&asked);
+}
+
 CORE_TEST(steps__are_of_one_search_for_equal_nodes)
 {
     struct asked asked;

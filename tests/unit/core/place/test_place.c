@@ -987,6 +987,66 @@ NODE_TEST(room__is_the_free_capacity_of_a_node)
     assert_int_equal(room.free_milli, 1000);
 }
 
+TEST(taken__is_the_sum_of_the_shares_on_each_gpu)
+{
+    static const struct taken expected = {
+        .count = 3, .milli = {300, GPU_MILLI, 1}, .gpu = {2, 5, 63}};
+    struct taken taken = {0};
+    taken_add(&taken, 5, 100);
+    taken_add(&taken, 63, 1);
+    taken_add(&taken, 2, 100);
+    taken_add(&taken, 5, 901); /* together more than a GPU has */
+    taken_add(&taken, 2, 200);
+    assert_memory_equal(&taken, &expected, sizeof taken);
+    taken_add(&taken, 5, UINT32_MAX);
+    assert_memory_equal(&taken, &expected, sizeof taken);
+}
+
+TEST(taken__ignores_further_gpus_when_it_is_full)
+{
+    struct taken taken = {0};
+    for (uint32_t i = 0; i <= TAKEN_MAX; i++)
+        taken_add(&taken, 40 - 2 * i, 100); /* in descending order: the last one has no place */
+    const struct taken full = taken;
+    assert_int_equal(full.count, TAKEN_MAX);
+    for (uint32_t i = 0; i < TAKEN_MAX; i++) {
+        assert_int_equal(full.gpu[i], 40 - 2 * (TAKEN_MAX - 1 - i));
+        assert_int_equal(full.milli[i], 100);
+    }
+    taken_add(&taken, 41, 100);
+    taken_add(&taken, 39, 100);
+    assert_memory_equal(&taken, &full, sizeof taken);
+    taken_add(&taken, 40, 100);
+    assert_int_equal(taken.milli[TAKEN_MAX - 1], 200);
+}
+
+NODE_TEST(room_take_all__takes_from_each_gpu)
+{
+    static const struct taken taken = {.count = 2, .milli = {200, 950}, .gpu = {0, 1}};
+    struct room room;
+    scene_add_gpus(scene, 3);
+    scene_bind(scene, "a", "GPU-b", 300);
+    room_of(scene_node(scene), &room);
+    room_take_all(&room, &taken);
+    assert_int_equal(room.gpu[0].free_milli, 800);
+    assert_int_equal(room.gpu[1].free_milli, 0);
+    assert_int_equal(room.gpu[2].free_milli, 1000);
+    assert_int_equal(room.free_milli, 1800);
+}
+
+NODE_TEST(room_take_all__takes_from_as_many_gpus_as_there_may_be)
+{
+    struct taken taken = {0};
+    struct room room;
+    scene_add_gpus(scene, TAKEN_MAX + 2);
+    for (uint32_t i = 0; i < TAKEN_MAX; i++)
+        taken_add(&taken, 1 + i, 400);
+    room_of(scene_node(scene), &room);
+    room_take_all(&room, &taken);
+    for (uint32_t i = 0; i < TAKEN_MAX + 2; i++)
+        assert_int_equal(room.gpu[i].free_milli, i > 0 && i <= TAKEN_MAX ? 600 : 1000);
+}
+
 NODE_TEST(room__leaves_out_absent_gpus_beyond_the_limit)
 {
     struct room room;

@@ -488,6 +488,19 @@ static void score_node(const struct snapshot *snapshot, struct score_cache *in,
     assert_int_equal(policy_score(&question, &plan, out), REASON_NONE);
 }
 
+/* The same without a share of the first GPU. */
+static void score_beside(const struct snapshot *snapshot, struct score_cache *in,
+                         const struct node *node, const struct request *request, struct rank *out)
+{
+    static const struct taken taken = {.count = 1, .milli = {350}};
+    const struct policy_question question = {
+        .context = snapshot->context, .cache = in, .node = node};
+    struct plan plan;
+    policy_begin(in, snapshot, request);
+    plan_init(&plan, request, snapshot->context);
+    assert_int_equal(policy_score_beside(&question, &plan, &taken, out), REASON_NONE);
+}
+
 /*
  * Serials of a node's objects are short: the 65,535th object after the first one has its serial.
  * The requests in question are not asked for in between.
@@ -499,6 +512,7 @@ CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
                                        core_request(core, "200")};
     const struct node *object[2];
     struct rank first[ARRAY_LEN(request)];
+    struct rank beside;
     struct rank last;
     struct rank alone;
     assert_int_equal(core_node(core, "n", gpu, 2), VERDICT_OK);
@@ -509,6 +523,7 @@ CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     for (uint32_t r = 0; r < ARRAY_LEN(request); r++)
         score_node(snapshot, cache, object[0], request[r], &first[r]);
+    score_beside(snapshot, cache, object[0], request[0], &beside);
     for (uint32_t i = 1; i <= UINT16_MAX; i++)
         score_node(snapshot, cache, object[i % 2], request[1], &last);
     assert_int_equal(score_cache_counts(cache).found, 0);
@@ -518,6 +533,11 @@ CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
         assert_memory_equal(last.key, alone.key, sizeof last.key);
         assert_memory_not_equal(last.key, first[r].key, sizeof last.key);
     }
+    assert_int_equal(score_cache_counts(cache).found, 1);
+    score_beside(snapshot, cache, object[1], request[0], &last);
+    score_beside(snapshot, NULL, object[1], request[0], &alone);
+    assert_memory_equal(last.key, alone.key, sizeof last.key);
+    assert_memory_not_equal(last.key, beside.key, sizeof last.key);
     assert_int_equal(score_cache_counts(cache).found, 1);
     snapshot_unref(snapshot);
     node_unref(object[0]);
@@ -536,6 +556,149 @@ static void ask_both(struct core_fixture *core, struct filter_question *question
     filter_ask(question, &core->arena, out);
     assert_same_answers(out, &without);
     assert_int_equal(out->n_candidates, question->n_names);
+}
+
+/*
+ * Scores beside offers
+ */
+
+enum { APART = 64, MANY = 2 * APART }; /* nodes so many places apart displace each other */
+
+struct beside {
+    const struct snapshot *snapshot;
+    struct text name[MANY];
+    struct offer offer[4];
+    struct filter_question question;
+};
+
+static void beside_start(struct beside *beside, struct core_fixture *core)
+{
+    *beside = (struct beside){.snapshot = NULL};
+    for (uint32_t i = 0; i < MANY; i++)
+        beside->name[i] = text_of(cluster_node(core, i));
+    beside->question = (struct filter_question){.request = core_request(core, "300"),
+                                                .n_names = MANY,
+                                                .name = beside->name,
+                                                .offer = beside->offer};
+}
+
+static void beside_look(struct beside *beside, struct core_fixture *core)
+{
+    snapshot_unref(beside->snapshot);
+    beside->snapshot = beside->question.snapshot = ledger_publish(core->ledger, NULL, 0);
+}
+
+static void beside_offer(struct beside *beside, uint32_t name, uint32_t gpu, uint32_t milli)
+{
+    const struct node *node = snapshot_node(beside->snapshot, beside->name[name]);
+    beside->offer[beside->question.n_offers++] =
+        (struct offer){.node = node->name, .gpu = node->gpu[gpu].id, .milli = milli};
+}
+
+/* Asks, and returns how many nodes were scored for it. */
+static uint64_t beside_scored(struct beside *beside, struct core_fixture *core)
+{
+    const uint64_t before = score_cache_counts(cache).made;
+    struct filter_answer answer;
+    ask_both(core, &beside->question, &answer);
+    return score_cache_counts(cache).made - before;
+}
+
+CACHE_TEST(score_cache__remembers_nodes_beside_their_offers)
+{
+    struct beside beside;
+    for (uint32_t i = 0; i < MANY; i++)
+        cluster_show_node(core, i, GPUS, 0);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    beside_start(&beside, core);
+    beside_look(&beside, core);
+    assert_int_equal(beside_scored(&beside, core), MANY);
+    beside_offer(&beside, 3, 0, 1000);
+    beside_offer(&beside, 3, 1, 1000);
+    beside_offer(&beside, 5, 1, 400);
+    assert_int_equal(beside_scored(&beside, core), 2);
+    assert_int_equal(beside_scored(&beside, core), 0);
+    /* The order of offers does not matter; whose GPU and how much does. */
+    const struct offer first = beside.offer[0];
+    beside.offer[0] = beside.offer[1];
+    beside.offer[1] = first;
+    assert_int_equal(beside_scored(&beside, core), 0);
+    beside.offer[2].milli = 401;
+    assert_int_equal(beside_scored(&beside, core), 1);
+    beside.offer[0].gpu = beside.offer[1].gpu;
+    assert_int_equal(beside_scored(&beside, core), 1);
+    /* Another request has scores of its own, and the first one keeps its. */
+    beside.question.request = core_request(core, "500");
+    assert_int_equal(beside_scored(&beside, core), MANY + 2);
+    beside.question.request = core_request(core, "300");
+    assert_int_equal(beside_scored(&beside, core), 0);
+    snapshot_unref(beside.snapshot);
+}
+
+CACHE_TEST(score_cache__scores_a_node_beside_offers_again_when_it_changed)
+{
+    struct beside beside;
+    for (uint32_t i = 0; i < MANY; i++)
+        cluster_show_node(core, i, GPUS, 0);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    beside_start(&beside, core);
+    beside_look(&beside, core);
+    beside_offer(&beside, 3, 0, 200);
+    beside_offer(&beside, 4, 0, 200);
+    assert_int_equal(beside_scored(&beside, core), MANY + 2);
+    assert_int_equal(core_reserve(core, "p", cluster_node(core, 3), "600"), VERDICT_OK);
+    beside_look(&beside, core);
+    assert_int_equal(beside_scored(&beside, core), 2);
+    assert_int_equal(beside_scored(&beside, core), 0);
+    snapshot_unref(beside.snapshot);
+}
+
+CACHE_TEST(score_cache__keeps_one_of_two_nodes_in_the_same_place_beside_offers)
+{
+    struct beside beside;
+    for (uint32_t i = 0; i < MANY; i++)
+        cluster_show_node(core, i, GPUS, 0);
+    assert_int_equal(core_reserve(core, "p", cluster_node(core, 3), "600"), VERDICT_OK);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    beside_start(&beside, core);
+    beside_look(&beside, core);
+    assert_int_equal(beside_scored(&beside, core), MANY);
+    beside_offer(&beside, 3, 0, 200);
+    beside_offer(&beside, 3 + APART, 0, 200);
+    for (uint32_t turn = 0; turn < 3; turn++)
+        assert_int_equal(beside_scored(&beside, core), 2);
+    beside.offer[1] = beside.offer[0];
+    beside_offer(&beside, 4 + APART, 0, 200);
+    assert_int_equal(beside_scored(&beside, core), 2);
+    assert_int_equal(beside_scored(&beside, core), 0);
+    snapshot_unref(beside.snapshot);
+}
+
+/* So many refused requests that the one with offers is displaced, and its memory is freed. */
+CACHE_TEST(score_cache__forgets_nodes_beside_offers_with_their_request)
+{
+    struct beside beside;
+    for (uint32_t i = 0; i < MANY; i++)
+        cluster_show_node(core, i, GPUS, 0);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    beside_start(&beside, core);
+    beside_look(&beside, core);
+    for (uint32_t i = 0; i < 256; i++)
+        policy_begin(cache, beside.snapshot,
+                     core_request(core, arena_printf(&core->arena, "%u", 400 + i)));
+    assert_int_equal(beside_scored(&beside, core), MANY);
+    const size_t without = score_cache_counts(cache).bytes;
+    beside_offer(&beside, 3, 0, 200);
+    assert_int_equal(beside_scored(&beside, core), 1);
+    const size_t with = score_cache_counts(cache).bytes;
+    assert_true(with > without + APART * sizeof(struct taken) && with < without + 8192);
+    assert_int_equal(beside_scored(&beside, core), 0);
+    for (uint32_t i = 0; i < 256; i++)
+        policy_begin(cache, beside.snapshot,
+                     core_request(core, arena_printf(&core->arena, "%u", 400 + i)));
+    assert_int_equal(score_cache_counts(cache).bytes, without);
+    assert_int_equal(beside_scored(&beside, core), MANY + 1);
+    snapshot_unref(beside.snapshot);
 }
 
 /*
