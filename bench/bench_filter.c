@@ -74,6 +74,24 @@ static void pod_was_bound(struct scene *scene, uint32_t number)
     waiting_pods_listed(scene->fixture.app.waiting_pods, 0, uid, look);
 }
 
+static enum watched_pod look_bound(void *user, struct text uid)
+{
+    (void)user;
+    (void)uid;
+    return WATCHED_POD_BOUND;
+}
+
+/* All pods that were asked about are bound, so that no place is on offer. */
+static void all_were_bound(struct scene *scene)
+{
+    static struct offer offer[OFFERS_MAX];
+    const struct app *app = &scene->fixture.app;
+
+    waiting_pods_listed(app->waiting_pods, 0, NULL, look_bound);
+    must(waiting_pods_offers(app->waiting_pods, TEXT(""), app->clock.now_ms(app->clock.ctx),
+                             offer) == 0);
+}
+
 /* As after a start: nothing is remembered. */
 static void forget(struct scene *scene)
 {
@@ -129,8 +147,8 @@ static void measure_calls(struct scene *scene, const char *path, const char *wha
     drop_windows(window);
 }
 
-/* TENTATIVES pods were offered nodes within the last two seconds and are not bound yet. */
-static void subtract_offers(struct scene *scene)
+/* OFFERS pods were offered nodes within the last two seconds and are not bound yet. */
+static void make_offers(struct scene *scene)
 {
     struct strbuf body;
     struct http_call call;
@@ -161,7 +179,7 @@ static void measure_offers(struct scene *scene)
     make_windows(scene, window);
     http_call_init(&call, "/scheduler/filter");
     const int64_t offer_until = wall_ns() + (int64_t)SHORTLIST_LIVE_MS * 1000000;
-    subtract_offers(scene);
+    make_offers(scene);
     for (uint32_t i = 0; i < scene->calls && wall_ns() < offer_until; i++) {
         const int64_t begun = cpu_ns();
         webhook_fixture_ask(&scene->fixture, &call, bytes_of(&window[i % WINDOWS]));
@@ -169,6 +187,7 @@ static void measure_offers(struct scene *scene)
         pod_was_bound(scene, i % WINDOWS);
     }
     report(scene, &series, "fits_600_tentative");
+    all_were_bound(scene);
     http_call_done(&call);
     drop_windows(window);
 }

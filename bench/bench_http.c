@@ -1,5 +1,6 @@
 /*
- * bench_http - the real milligpud over loopback: CPU per call, binds per second, memory.
+ * bench_http - the real milligpud over loopback: CPU per call, binds per second, memory. The policy
+ * is the one that is shipped.
  *
  *   standalone   1,000 nodes in a cluster file, ledger in memory
  *   cluster      15,000 nodes (--quick: 3,000) and as many pods as make them half full, listed and
@@ -7,7 +8,8 @@
  *                memory is realistic
  *
  * CPU is that of all threads of the daemon, user and system. The clients are threads of this
- * process and use part of the machine.
+ * process and use part of the machine. Each connection asks about one pod, as a kube-scheduler does
+ * that binds at once: otherwise offers to pods that nobody binds would have to be kept in mind.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,6 +24,7 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 #include "client.h"
 #include "cluster.h"
@@ -39,6 +42,10 @@ enum {
     WAITING_MILLI = 25,
     QUIET_MS = 500,
     QUIET_LOOKS_MAX = 60,
+    SLEEP_SECONDS = 10,
+    SLEEP_SECONDS_QUICK = 2,
+    LEAST_AMOUNT = 201, /* of the questions that are asked for the first time */
+    AMOUNTS = 390,
 };
 
 struct server {
@@ -52,6 +59,8 @@ struct server {
     uint32_t pods;  /* unbound pods that the benchmark binds */
     uint32_t roomy; /* nodes with a quarter of each GPU free, to bind the pods to */
     uint32_t *room;
+    uint32_t next_amount;   /* of the next question that was not asked before */
+    uint32_t sleep_seconds; /* how long it is watched while nothing happens */
 };
 
 static void say_of(const struct server *server, const char *what, double value, const char *unit)
@@ -126,7 +135,7 @@ static bool is_ready(const struct server *server)
 
 static void pause_ms(int64_t ms)
 {
-    const struct timespec pause = {.tv_nsec = ms * 1000000};
+    const struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     (void)nanosleep(&pause, NULL);
 }
 
@@ -160,6 +169,20 @@ static bool is_quiet(const struct server *server)
     return process_cpu_ns(server->pid) - before < (int64_t)QUIET_MS * 1000000 / 20;
 }
 
+static void say_sleep(const struct server *server, const char *when)
+{
+    const int64_t wakeups = process_wakeups(server->pid);
+    const int64_t cpu = process_cpu_ns(server->pid);
+    const double seconds = server->sleep_seconds;
+    char what[64];
+
+    pause_ms((int64_t)server->sleep_seconds * 1000);
+    (void)snprintf(what, sizeof what, "%s.wakeups", when);
+    say_of(server, what, (double)(process_wakeups(server->pid) - wakeups) / seconds, "/s");
+    (void)snprintf(what, sizeof what, "%s.sleeping_cpu", when);
+    say_of(server, what, (double)(process_cpu_ns(server->pid) - cpu) / 1e7 / seconds, "%");
+}
+
 /* How the daemon is started: with which cluster, and whether the ledger is a file. */
 struct start {
     const char *daemon;
@@ -168,6 +191,7 @@ struct start {
     bool on_disk;
 };
 
+/* No grace period: it is a wait by design, and no earlier daemon has Bindings in flight. */
 static void server_start(struct server *server, const struct start *how, const char *when)
 {
     char ports[PATH_BYTES];
@@ -184,8 +208,8 @@ static void server_start(struct server *server, const struct start *how, const c
                                 "127.0.0.1:0", "--port-file",
                                 ports,         "--log-level",
                                 "warn",        "--http-timeout-ms",
-                                "30000",       "--policy",
-                                "binpack",     "--wake",
+                                "30000",       "--grace-period-s",
+                                "0",           "--wake",
                                 "off",         how->on_disk ? "--ledger" : NULL,
                                 ledger,        NULL};
     if (unlink(ports) != 0)
@@ -208,6 +232,7 @@ static void server_start(struct server *server, const struct start *how, const c
     (void)snprintf(what, sizeof what, "%s.quiet_cpu", when);
     say_of(server, what, (double)process_cpu_ns(server->pid) / 1e6, "ms");
     say_memory(server, when);
+    say_sleep(server, when);
 }
 
 static void server_end(const struct server *server)
@@ -293,19 +318,59 @@ static void cluster_json(struct server *server, struct strbuf *out)
 
 /* --- clients --- */
 
+/* What filter is asked. */
+struct questions {
+    uint32_t names;
+    bool cold; /* each amount is asked for the first time */
+};
+
 /* One client: calls requests one after the other, each timed by itself. */
 struct load {
     const struct server *server;
-    const struct strbuf *window; /* filter bodies; NULL: bind */
-    uint32_t first;              /* first pod to bind, or first window */
+    const struct questions *questions; /* NULL: bind */
+    uint32_t first;                    /* first pod to bind, or number of the connection */
     uint32_t calls;
     struct series series;
     pthread_t thread;
+    struct strbuf *body; /* of each call, or WINDOWS of them, in turn */
+    uint32_t bodies;
 };
+
+/* Made beforehand: the clients share the machine with the daemon. */
+static void make_bodies(struct load *load)
+{
+    const struct questions *questions = load->questions;
+    const uint32_t nodes = load->server->nodes;
+    char uid[40];
+    char amount[16];
+
+    (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000f117", load->first);
+    load->bodies = questions->cold ? load->calls : WINDOWS;
+    load->body = xcalloc(load->bodies, sizeof *load->body);
+    for (uint32_t i = 0; i < load->bodies; i++) {
+        (void)snprintf(amount, sizeof amount, "%u",
+                       questions->cold ? load->server->next_amount + i : 300);
+        const struct cluster_question question = {.uid = uid,
+                                                  .amount = amount,
+                                                  .nodes = nodes,
+                                                  .first = (load->first + i) % WINDOWS *
+                                                           (nodes / WINDOWS),
+                                                  .names = questions->names};
+        strbuf_init(&load->body[i]);
+        cluster_question_json(&load->body[i], &question);
+    }
+}
+
+static void drop_bodies(struct load *load)
+{
+    for (uint32_t i = 0; i < load->bodies; i++)
+        strbuf_done(&load->body[i]);
+    xfree(load->body);
+}
 
 static void ask_filter(struct load *load, struct client *client, uint32_t i)
 {
-    const struct strbuf *body = &load->window[(load->first + i) % WINDOWS];
+    const struct strbuf *body = &load->body[i % load->bodies];
     struct text answer;
 
     must(client_ask(client, "/scheduler/filter", (struct text){body->data, body->len}, &answer) ==
@@ -343,7 +408,7 @@ static void *run_load(void *user)
     must(client_open(&client, load->server->webhook));
     for (uint32_t i = 0; i < load->calls; i++) {
         const int64_t begun = wall_ns();
-        if (load->window != NULL)
+        if (load->questions != NULL)
             ask_filter(load, &client, i);
         else
             ask_bind(load, &client, i);
@@ -353,8 +418,19 @@ static void *run_load(void *user)
     return NULL;
 }
 
-/* calls in total, divided among the connections. */
-static void measure(struct server *server, const char *what, const struct strbuf *window,
+static void say_load(const struct server *server, const char *what, uint32_t connections,
+                     const struct series *series, const int64_t spent[2])
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "%s.%u_connections.rate", what, connections);
+    say_of(server, name, (double)series->count * 1e9 / (double)spent[0], "calls/s");
+    (void)snprintf(name, sizeof name, "%s.%u_connections.server_cpu", what, connections);
+    say_of(server, name, (double)spent[1] / (double)series->count / 1000, "us");
+}
+
+/* calls in total, divided among the connections. Offers of earlier calls have ended by then. */
+static void measure(struct server *server, const char *what, const struct questions *questions,
                     uint32_t connections, uint32_t calls)
 {
     struct load load[CONNECTIONS_MAX];
@@ -363,30 +439,31 @@ static void measure(struct server *server, const char *what, const struct strbuf
 
     must(connections <= CONNECTIONS_MAX);
     series_init(&all);
-    const int64_t cpu = process_cpu_ns(server->pid);
-    const int64_t begun = wall_ns();
     for (uint32_t i = 0; i < connections; i++) {
         load[i] = (struct load){.server = server,
-                                .window = window,
-                                .first = window != NULL ? i : server->next_pod,
+                                .questions = questions,
+                                .first = questions != NULL ? i : server->next_pod,
                                 .calls = calls / connections};
-        server->next_pod += window != NULL ? 0 : load[i].calls;
-        must(pthread_create(&load[i].thread, NULL, run_load, &load[i]) == 0);
+        server->next_pod += questions != NULL ? 0 : load[i].calls;
+        if (questions != NULL)
+            make_bodies(&load[i]);
     }
-    for (uint32_t i = 0; i < connections; i++) {
+    pause_ms(SHORTLIST_LIVE_MS);
+    const int64_t cpu = process_cpu_ns(server->pid);
+    const int64_t begun = wall_ns();
+    for (uint32_t i = 0; i < connections; i++)
+        must(pthread_create(&load[i].thread, NULL, run_load, &load[i]) == 0);
+    for (uint32_t i = 0; i < connections; i++)
         must(pthread_join(load[i].thread, NULL) == 0);
+    const int64_t spent[] = {wall_ns() - begun, process_cpu_ns(server->pid) - cpu};
+    for (uint32_t i = 0; i < connections; i++) {
         for (size_t k = 0; k < load[i].series.count; k++)
             series_add(&all, load[i].series.ns[k]);
         series_done(&load[i].series);
+        drop_bodies(&load[i]);
     }
-    const double seconds = (double)(wall_ns() - begun) / 1e9;
-    const double spent = (double)(process_cpu_ns(server->pid) - cpu);
-
     must(server->next_pod <= server->pods);
-    (void)snprintf(name, sizeof name, "%s.%u_connections.rate", what, connections);
-    say_of(server, name, (double)all.count / seconds, "calls/s");
-    (void)snprintf(name, sizeof name, "%s.%u_connections.server_cpu", what, connections);
-    say_of(server, name, spent / (double)all.count / 1000, "us");
+    say_load(server, what, connections, &all, spent);
     (void)snprintf(name, sizeof name, "http.%s.%u_nodes.%s.%u_connections.latency", server->name,
                    server->nodes, what, connections);
     series_say(&all, name);
@@ -395,33 +472,36 @@ static void measure(struct server *server, const char *what, const struct strbuf
 
 static void measure_filter(struct server *server, uint32_t names, uint32_t calls)
 {
-    struct strbuf window[WINDOWS];
+    const struct questions questions = {.names = names};
     char what[32];
 
-    for (uint32_t i = 0; i < WINDOWS; i++) {
-        char uid[40];
-        (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000f117", i);
-        const struct cluster_question question = {.uid = uid,
-                                                  .amount = "300",
-                                                  .nodes = server->nodes,
-                                                  .first = i * (server->nodes / WINDOWS),
-                                                  .names = names};
-        strbuf_init(&window[i]);
-        cluster_question_json(&window[i], &question);
-    }
     (void)snprintf(what, sizeof what, "filter.%u_names", names);
-    measure(server, what, window, 1, calls);
-    measure(server, what, window, CONNECTIONS_MAX, calls);
-    for (uint32_t i = 0; i < WINDOWS; i++)
-        strbuf_done(&window[i]);
+    measure(server, what, &questions, 1, calls);
+    measure(server, what, &questions, CONNECTIONS_MAX, calls);
+}
+
+static void measure_cold(struct server *server, uint32_t names, uint32_t calls)
+{
+    const struct questions questions = {.names = names, .cold = true};
+    char what[32];
+
+    must(server->next_amount + calls <= LEAST_AMOUNT + 2 * AMOUNTS);
+    (void)snprintf(what, sizeof what, "filter_cold.%u_names", names);
+    measure(server, what, &questions, 1, calls);
+    server->next_amount += calls;
 }
 
 static void measure_server(struct server *server, const struct options *options)
 {
     const uint32_t scale = options->quick ? 1 : 5;
+    const uint32_t most = server->nodes < 5000 ? server->nodes : 5000;
 
+    server->next_amount = LEAST_AMOUNT;
     measure_filter(server, 500, 800 * scale);
-    measure_filter(server, server->nodes < 5000 ? server->nodes : 5000, 160 * scale);
+    measure_filter(server, most, 160 * scale);
+    const uint32_t amounts = options->quick ? AMOUNTS / 5 : AMOUNTS;
+    measure_cold(server, 500, amounts);
+    measure_cold(server, most, amounts);
     measure(server, "bind", NULL, 1, server->pods / 4);
     measure(server, "bind", NULL, CONNECTIONS_MAX, server->pods / 2);
     say_memory(server, "worked");
@@ -429,8 +509,10 @@ static void measure_server(struct server *server, const struct options *options)
 
 static void measure_standalone(const struct options *options)
 {
-    struct server server = {
-        .name = "standalone", .nodes = STANDALONE_NODES, .pods = options->quick ? 640 : 3200};
+    struct server server = {.name = "standalone",
+                            .nodes = STANDALONE_NODES,
+                            .pods = options->quick ? 640 : 3200,
+                            .sleep_seconds = options->quick ? SLEEP_SECONDS_QUICK : SLEEP_SECONDS};
     struct strbuf json;
 
     folder_make(options->folder, server.folder, sizeof server.folder);
@@ -448,7 +530,8 @@ static void measure_cluster(const struct options *options)
 {
     struct server server = {.name = "cluster",
                             .nodes = options->quick ? CLUSTER_NODES_QUICK : CLUSTER_NODES,
-                            .pods = options->quick ? 640 : 3200};
+                            .pods = options->quick ? 640 : 3200,
+                            .sleep_seconds = options->quick ? SLEEP_SECONDS_QUICK : SLEEP_SECONDS};
     struct fake_apiserver *fake = fake_apiserver_new("bench");
     struct strbuf text;
     struct err err;

@@ -126,17 +126,43 @@ int64_t process_kib(pid_t pid, const char *field)
 
 int64_t process_cpu_ns(pid_t pid)
 {
-    char stat[1024];
-    unsigned long user = 0;
-    unsigned long system = 0;
+    struct timespec spent;
+    clockid_t clock;
 
-    read_proc(pid, "stat", stat, sizeof stat);
-    const char *at = strrchr(stat, ')'); /* the name may contain anything */
+    must(clock_getcpuclockid(pid, &clock) == 0);
+    must(clock_gettime(clock, &spent) == 0);
+    return spent.tv_sec * INT64_C(1000000000) + spent.tv_nsec;
+}
+
+/* How often a thread slept and went on. */
+static int64_t thread_wakeups(pid_t pid, const char *task)
+{
+    static const char field[] = "\nvoluntary_ctxt_switches:";
+    char file[64];
+    char status[4096];
+
+    (void)snprintf(file, sizeof file, "task/%.20s/status", task);
+    read_proc(pid, file, status, sizeof status);
+    const char *at = strstr(status, field);
     must(at != NULL);
-    /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers that fit */
-    must(sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) ==
-         2);
-    return (int64_t)(user + system) * (1000000000 / sysconf(_SC_CLK_TCK));
+    return strtoll(at + strlen(field), NULL, 10);
+}
+
+int64_t process_wakeups(pid_t pid)
+{
+    char path[64];
+    int64_t all = 0;
+    const struct dirent *entry;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *dir = opendir(path);
+    must(dir != NULL);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): nobody else reads this stream */
+    while ((entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.')
+            all += thread_wakeups(pid, entry->d_name);
+    must(closedir(dir) == 0);
+    return all;
 }
 
 /* --- the disk --- */

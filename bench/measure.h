@@ -38,8 +38,10 @@ void series_say(struct series *series, const char *name);
 
 /* A field of /proc/PID/status in KiB: "VmRSS", "VmHWM". */
 int64_t process_kib(pid_t pid, const char *field);
-/* CPU time of all threads of a process, user and system: /proc/PID/stat, in steps of 10 ms. */
+/* CPU time of all threads of a process, user and system, also of those that have ended. */
 int64_t process_cpu_ns(pid_t pid);
+/* How often its threads slept and went on so far; none of them may end meanwhile. */
+int64_t process_wakeups(pid_t pid);
 
 /* How many writes of 4 KiB, each followed by fdatasync, this folder takes per second. */
 double sync_rate(const char *folder, uint32_t writes);
