@@ -10,6 +10,7 @@ from typing import List
 from tidy import Finding, Files, ROOT, run, tree
 
 README = "bench/README.md"
+COMMANDS = "tests/controlplane/cmd"
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 ROW = re.compile(r"\| `([^`]+)` \|")
 HAND_MADE = re.compile(r"^##+ .*\bfigures\b", re.IGNORECASE)
@@ -30,7 +31,7 @@ PUBLISH = load("bench/publish")
 
 def words(files: Files) -> str:
     """Every literal of the benchmarks, with numbers that are filled in as in the figures' names."""
-    texts = [text for path, text in files.items() if path.startswith("bench/") and path != README]
+    texts = [text for path, text in files.items() if path.startswith(("bench/", COMMANDS)) and path != README]
     return "\n".join(literal for text in texts for literal in LITERAL.findall(text))
 
 
@@ -70,7 +71,8 @@ def check(files: Files) -> List[Finding]:
     return found
 
 
-TREE = {**tree(".c", ".h", ".def", ".py", under=("bench", "include/milligpu/core/rules")), **tree(".yaml", under=("policy",)),
+TREE = {**tree(".c", ".h", ".def", ".py", under=("bench", "include/milligpu/core/rules")), **tree(".go", under=(COMMANDS,)),
+        **tree(".yaml", under=("policy",)),
         **{path: (ROOT / path).read_text() for path in (README, "bench/placement", "bench/agent", "bench/publish")}}
 SOURCES = {path: text for path, text in TREE.items() if path not in (README, "bench/publish")}
 MARKS = [PUBLISH.BEGIN, PUBLISH.END]

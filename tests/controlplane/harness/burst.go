@@ -16,10 +16,13 @@ import (
 )
 
 // BurstNodes returns n nodes of 16 GPUs each.
-func BurstNodes(n int) []NodeShape {
+func BurstNodes(n int) []NodeShape { return BurstNodesOf(n, 16) }
+
+// BurstNodesOf returns n nodes of as many GPUs each.
+func BurstNodesOf(n, gpus int) []NodeShape {
 	var nodes []NodeShape
 	for i := range n {
-		nodes = append(nodes, NodeShape{Name: fmt.Sprintf("burst-%03d", i), Milli: 16000,
+		nodes = append(nodes, NodeShape{Name: fmt.Sprintf("burst-%03d", i), Milli: 1000 * gpus,
 			Product: "A100-SXM4-80GB", MiB: 81920})
 	}
 	return nodes
@@ -197,19 +200,39 @@ func (r *Relay) Stop() {
 	}
 }
 
-// Idle is an extender that does nothing: every node fits, and all score the same.
-type Idle struct {
-	URL    string
-	server *http.Server
+/* the argument with which a program of StartIdle starts itself again */
+const idleArgument = "be-the-idle-extender"
+
+// StartIdle starts an extender that does nothing, in a process of its own: every node fits, and all score the same. The
+// program must begin with BeIdle. Its URL is http://ADDRESS/scheduler.
+func (c *Cluster) StartIdle() (p *Proc, address string, err error) {
+	ports, err := FreePorts(1)
+	if err != nil {
+		return nil, "", err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	address = fmt.Sprintf("127.0.0.1:%d", ports[0])
+	if p, err = c.Start("idle-extender", program, idleArgument, address); err != nil {
+		return nil, "", err
+	}
+	return p, address, Until(Patience, func() (bool, string) {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			return false, err.Error()
+		}
+		conn.Close()
+		return true, ""
+	})
 }
 
-// StartIdle starts such an extender.
-func StartIdle() (*Idle, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+// BeIdle is that extender, and does not return, if StartIdle has started this process.
+func BeIdle() {
+	if len(os.Args) != 3 || os.Args[1] != idleArgument {
+		return
 	}
-	idle := &Idle{URL: "http://" + listener.Addr().String() + "/scheduler"}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/scheduler/filter", func(w http.ResponseWriter, r *http.Request) {
 		var ask struct{ NodeNames *[]string }
@@ -231,13 +254,10 @@ func StartIdle() (*Idle, error) {
 		}
 		_ = json.NewEncoder(w).Encode(scores)
 	})
-	idle.server = &http.Server{Handler: mux, ErrorLog: quiet()}
-	go idle.server.Serve(listener)
-	return idle, nil
+	server := &http.Server{Addr: os.Args[2], Handler: mux, ErrorLog: quiet()}
+	fmt.Fprintln(os.Stderr, server.ListenAndServe())
+	os.Exit(1)
 }
-
-// Stop ends it.
-func (i *Idle) Stop() { i.server.Close() }
 
 // CountLines counts the lines that contain all of these words.
 func CountLines(text string, words ...string) int {

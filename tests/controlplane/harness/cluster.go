@@ -119,10 +119,13 @@ func (c *Cluster) writeFiles() error {
 	return err
 }
 
+// EtcdSyncs makes the etcd of a cluster that is started from now on sync each commit, as it does where its data matters.
+var EtcdSyncs bool
+
 func (c *Cluster) startEtcd(client, peer int) (err error) {
 	clientURL, peerURL := c.EtcdURL, fmt.Sprintf("http://127.0.0.1:%d", peer)
 	c.etcd, err = StartProc("etcd", c.Dir, Component("etcd"),
-		"--data-dir="+filepath.Join(c.Dir, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--data-dir="+filepath.Join(c.Dir, "etcd"), fmt.Sprintf("--unsafe-no-fsync=%t", !EtcdSyncs), "--log-level=warn",
 		"--listen-client-urls="+clientURL, "--advertise-client-urls="+clientURL,
 		"--listen-peer-urls="+peerURL, "--initial-advertise-peer-urls="+peerURL,
 		"--initial-cluster=default="+peerURL)

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -25,6 +26,7 @@ type Daemon struct {
 	Ledger       string
 	Kubeconfig   string
 	Args         []string /* additional flags */
+	Shipped      bool     /* the policy is the one that is shipped, not binpack */
 	GracePeriodS string   /* grace period; 0 in most tests, where no earlier milligpud can have granted anything */
 	Proc         *Proc
 
@@ -52,7 +54,7 @@ func (d *Daemon) Spawn() error {
 		"--webhook-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--probe-listen", "127.0.0.1:0", "--port-file", portFile,
 		"--namespace", Namespace, "--grace-period-s", d.GracePeriodS}, d.Args...)
-	if !slices.Contains(d.Args, "--policy") {
+	if !d.Shipped && !slices.Contains(d.Args, "--policy") {
 		args = append(args, "--policy", "binpack") // the tests of places count on it
 	}
 	d.Proc, err = d.cluster.Start(d.Name, program, args...)
@@ -264,4 +266,23 @@ func (d *Daemon) Webhook(scheme, verb, body string, config *tls.Config) (int, st
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	return response.StatusCode, string(text), err
+}
+
+// Bind asks the webhook to bind a pod, as kube-scheduler would, on a connection that is kept.
+func (d *Daemon) Bind(pod Object, node string) error {
+	ask, err := json.Marshal(Object{"PodName": Text(pod, "metadata", "name"), "PodUID": Text(pod, "metadata", "uid"),
+		"PodNamespace": Text(pod, "metadata", "namespace"), "Node": node})
+	if err != nil {
+		return err
+	}
+	response, err := plain.Post("http://"+d.Address("webhook")+"/scheduler/bind", "application/json", bytes.NewReader(ask))
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(string(text), `"Error":""`)) {
+		err = fmt.Errorf("bind: %s %s", response.Status, text)
+	}
+	return err
 }
