@@ -8,14 +8,19 @@
  *                memory is realistic
  *
  * CPU is that of all threads of the daemon, user and system. The clients are threads of this
- * process and use part of the machine. Each connection asks about one pod, as a kube-scheduler does
- * that binds at once: otherwise offers to pods that nobody binds would have to be kept in mind.
+ * process and use part of the machine.
+ *
+ * A kube-scheduler binds a pod within milliseconds after its filter. So each connection asks about
+ * one pod, and after each question, a bind to a node that does not exist ends the offer: it takes
+ * no place, and the next list is not longer. What as many of these binds take by themselves is
+ * subtracted.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -24,7 +29,6 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
-#include "milligpu/waiting/waiting_pods.h"
 
 #include "client.h"
 #include "cluster.h"
@@ -42,6 +46,7 @@ enum {
     WAITING_MILLI = 25,
     QUIET_MS = 500,
     QUIET_LOOKS_MAX = 60,
+    BLOCKS = 9,
     SLEEP_SECONDS = 10,
     SLEEP_SECONDS_QUICK = 2,
     LEAST_AMOUNT = 201, /* of the questions that are asked for the first time */
@@ -56,7 +61,7 @@ struct server {
     unsigned admin;
     char folder[PATH_BYTES];
     uint32_t next_pod;
-    uint32_t pods;  /* unbound pods that the benchmark binds */
+    uint32_t pods;  /* unbound pods that the benchmark asks about and binds */
     uint32_t roomy; /* nodes with a quarter of each GPU free, to bind the pods to */
     uint32_t *room;
     uint32_t next_amount;   /* of the next question that was not asked before */
@@ -327,13 +332,15 @@ struct questions {
 /* One client: calls requests one after the other, each timed by itself. */
 struct load {
     const struct server *server;
-    const struct questions *questions; /* NULL: bind */
-    uint32_t first;                    /* first pod to bind, or number of the connection */
+    enum { LOAD_FILTER, LOAD_END, LOAD_BIND } kind;
+    const struct questions *questions; /* of filter */
+    uint32_t first; /* the pod that filter is asked about, or the first to bind */
     uint32_t calls;
     struct series series;
     pthread_t thread;
     struct strbuf *body; /* of each call, or WINDOWS of them, in turn */
     uint32_t bodies;
+    uint32_t asked;
 };
 
 /* Made beforehand: the clients share the machine with the daemon. */
@@ -341,11 +348,12 @@ static void make_bodies(struct load *load)
 {
     const struct questions *questions = load->questions;
     const uint32_t nodes = load->server->nodes;
+    char name[32];
     char uid[40];
     char amount[16];
 
-    (void)snprintf(uid, sizeof uid, "%08x-0000-4000-8000-00000000f117", load->first);
-    load->bodies = questions->cold ? load->calls : WINDOWS;
+    pod_words(load->first, name, uid);
+    load->bodies = questions->cold ? load->calls * BLOCKS : WINDOWS;
     load->body = xcalloc(load->bodies, sizeof *load->body);
     for (uint32_t i = 0; i < load->bodies; i++) {
         (void)snprintf(amount, sizeof amount, "%u",
@@ -368,9 +376,9 @@ static void drop_bodies(struct load *load)
     xfree(load->body);
 }
 
-static void ask_filter(struct load *load, struct client *client, uint32_t i)
+static void ask_filter(struct load *load, struct client *client)
 {
-    const struct strbuf *body = &load->body[i % load->bodies];
+    const struct strbuf *body = &load->body[load->asked++ % load->bodies];
     struct text answer;
 
     must(client_ask(client, "/scheduler/filter", (struct text){body->data, body->len}, &answer) ==
@@ -379,25 +387,40 @@ static void ask_filter(struct load *load, struct client *client, uint32_t i)
     must(memmem(answer.at, answer.len, "\"Error\":\"\"", 10) != NULL);
 }
 
-static void ask_bind(struct load *load, struct client *client, uint32_t i)
+/* True: bound. */
+static bool ask_bind(struct client *client, uint32_t pod, const char *node, struct text *answer)
 {
-    const uint32_t pod = load->first + i;
     char name[32];
     char uid[40];
-    char node[NODE_NAME_BYTES];
     char body[256];
-    struct text answer;
 
     pod_words(pod, name, uid);
-    cluster_node_name(load->server->room[pod % load->server->roomy], node);
     const int len = snprintf(body, sizeof body,
                              "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
                              "\"Node\":\"%s\"}",
                              name, uid, node);
-    must(client_ask(client, "/scheduler/bind", (struct text){body, (size_t)len}, &answer) == 200);
-    if (memmem(answer.at, answer.len, "\"Error\":\"\"", 10) == NULL)
+    must(client_ask(client, "/scheduler/bind", (struct text){body, (size_t)len}, answer) == 200);
+    return memmem(answer->at, answer->len, "\"Error\":\"\"", 10) != NULL;
+}
+
+static void bind_next(const struct load *load, struct client *client, uint32_t i)
+{
+    const uint32_t pod = load->first + i;
+    char node[NODE_NAME_BYTES];
+    struct text answer;
+
+    cluster_node_name(load->server->room[pod % load->server->roomy], node);
+    const bool bound = ask_bind(client, pod, node, &answer);
+    if (!bound)
         (void)fprintf(stderr, "%.*s\n", TEXT_ARG(answer));
-    must(memmem(answer.at, answer.len, "\"Error\":\"\"", 10) != NULL);
+    must(bound);
+}
+
+static void end_offer(const struct load *load, struct client *client)
+{
+    struct text answer;
+
+    must(!ask_bind(client, load->first, "nowhere", &answer));
 }
 
 static void *run_load(void *user)
@@ -408,66 +431,138 @@ static void *run_load(void *user)
     must(client_open(&client, load->server->webhook));
     for (uint32_t i = 0; i < load->calls; i++) {
         const int64_t begun = wall_ns();
-        if (load->questions != NULL)
-            ask_filter(load, &client, i);
-        else
-            ask_bind(load, &client, i);
+        if (load->kind == LOAD_FILTER)
+            ask_filter(load, &client);
+        else if (load->kind == LOAD_BIND)
+            bind_next(load, &client, i);
         series_add(&load->series, wall_ns() - begun);
+        if (load->kind != LOAD_BIND)
+            end_offer(load, &client);
     }
     client_close(&client);
     return NULL;
 }
 
-static void say_load(const struct server *server, const char *what, uint32_t connections,
-                     const struct series *series, const int64_t spent[2])
+/* What a call takes: time of all clients together, and CPU of the daemon. */
+struct spent {
+    double wall_ns;
+    double cpu_ns;
+};
+
+/* The next calls of each client. */
+static struct spent run_loads(const struct server *server, struct load *load, uint32_t connections)
 {
-    char name[128];
-
-    (void)snprintf(name, sizeof name, "%s.%u_connections.rate", what, connections);
-    say_of(server, name, (double)series->count * 1e9 / (double)spent[0], "calls/s");
-    (void)snprintf(name, sizeof name, "%s.%u_connections.server_cpu", what, connections);
-    say_of(server, name, (double)spent[1] / (double)series->count / 1000, "us");
-}
-
-/* calls in total, divided among the connections. Offers of earlier calls have ended by then. */
-static void measure(struct server *server, const char *what, const struct questions *questions,
-                    uint32_t connections, uint32_t calls)
-{
-    struct load load[CONNECTIONS_MAX];
-    struct series all;
-    char name[128];
-
-    must(connections <= CONNECTIONS_MAX);
-    series_init(&all);
-    for (uint32_t i = 0; i < connections; i++) {
-        load[i] = (struct load){.server = server,
-                                .questions = questions,
-                                .first = questions != NULL ? i : server->next_pod,
-                                .calls = calls / connections};
-        server->next_pod += questions != NULL ? 0 : load[i].calls;
-        if (questions != NULL)
-            make_bodies(&load[i]);
-    }
-    pause_ms(SHORTLIST_LIVE_MS);
     const int64_t cpu = process_cpu_ns(server->pid);
     const int64_t begun = wall_ns();
+
     for (uint32_t i = 0; i < connections; i++)
         must(pthread_create(&load[i].thread, NULL, run_load, &load[i]) == 0);
     for (uint32_t i = 0; i < connections; i++)
         must(pthread_join(load[i].thread, NULL) == 0);
-    const int64_t spent[] = {wall_ns() - begun, process_cpu_ns(server->pid) - cpu};
+    const double calls = (double)load[0].calls * connections;
+    return (struct spent){(double)(wall_ns() - begun) / calls,
+                          (double)(process_cpu_ns(server->pid) - cpu) / calls};
+}
+
+/* As many of the binds that end offers, without questions. */
+static struct spent run_ends(const struct server *server, const struct load *of,
+                             uint32_t connections)
+{
+    struct load load[CONNECTIONS_MAX];
+
+    for (uint32_t i = 0; i < connections; i++)
+        load[i] = (struct load){
+            .server = server, .kind = LOAD_END, .first = of[i].first, .calls = of[i].calls};
+    const struct spent spent = run_loads(server, load, connections);
+    for (uint32_t i = 0; i < connections; i++)
+        series_done(&load[i].series);
+    return spent;
+}
+
+/* Frees the series of the loads. */
+static void say_load(const struct server *server, const char *what, struct load *load,
+                     uint32_t connections, struct spent spent)
+{
+    struct series all;
+    char name[128];
+
+    series_init(&all);
     for (uint32_t i = 0; i < connections; i++) {
         for (size_t k = 0; k < load[i].series.count; k++)
             series_add(&all, load[i].series.ns[k]);
         series_done(&load[i].series);
-        drop_bodies(&load[i]);
     }
-    must(server->next_pod <= server->pods);
-    say_load(server, what, connections, &all, spent);
+    (void)snprintf(name, sizeof name, "%s.%u_connections.rate", what, connections);
+    say_of(server, name, 1e9 / spent.wall_ns, "calls/s");
+    (void)snprintf(name, sizeof name, "%s.%u_connections.server_cpu", what, connections);
+    say_of(server, name, spent.cpu_ns / 1000, "us");
     (void)snprintf(name, sizeof name, "http.%s.%u_nodes.%s.%u_connections.latency", server->name,
                    server->nodes, what, connections);
     series_say(&all, name);
     series_done(&all);
+}
+
+/* calls in total, divided among the connections. */
+static void measure_bind(struct server *server, uint32_t connections, uint32_t calls)
+{
+    struct load load[CONNECTIONS_MAX];
+
+    for (uint32_t i = 0; i < connections; i++) {
+        load[i] = (struct load){.server = server,
+                                .kind = LOAD_BIND,
+                                .first = server->next_pod,
+                                .calls = calls / connections};
+        server->next_pod += load[i].calls;
+    }
+    must(server->next_pod <= server->pods);
+    const struct spent spent = run_loads(server, load, connections);
+    say_load(server, "bind", load, connections, spent);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a;
+    const double y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double value[BLOCKS])
+{
+    qsort(value, BLOCKS, sizeof value[0], by_size);
+    return value[BLOCKS / 2];
+}
+
+/*
+ * calls in total, divided among connections and blocks. The figures are the medians of the blocks,
+ * each beside its own binds, so that other work on the machine matters less.
+ */
+static void measure_questions(struct server *server, const char *what,
+                              const struct questions *questions, uint32_t connections,
+                              uint32_t calls)
+{
+    struct load load[CONNECTIONS_MAX];
+    double wall_ns[BLOCKS];
+    double cpu_ns[BLOCKS];
+
+    must(connections <= CONNECTIONS_MAX && calls >= connections * BLOCKS);
+    for (uint32_t i = 0; i < connections; i++) {
+        load[i] = (struct load){.server = server,
+                                .kind = LOAD_FILTER,
+                                .questions = questions,
+                                .first = i,
+                                .calls = calls / connections / BLOCKS};
+        make_bodies(&load[i]);
+    }
+    for (uint32_t block = 0; block < BLOCKS; block++) {
+        const struct spent ends = run_ends(server, load, connections);
+        const struct spent spent = run_loads(server, load, connections);
+        wall_ns[block] = spent.wall_ns - ends.wall_ns;
+        cpu_ns[block] = spent.cpu_ns - ends.cpu_ns;
+    }
+    say_load(server, what, load, connections, (struct spent){median(wall_ns), median(cpu_ns)});
+    for (uint32_t i = 0; i < connections; i++)
+        drop_bodies(&load[i]);
 }
 
 static void measure_filter(struct server *server, uint32_t names, uint32_t calls)
@@ -476,8 +571,8 @@ static void measure_filter(struct server *server, uint32_t names, uint32_t calls
     char what[32];
 
     (void)snprintf(what, sizeof what, "filter.%u_names", names);
-    measure(server, what, &questions, 1, calls);
-    measure(server, what, &questions, CONNECTIONS_MAX, calls);
+    measure_questions(server, what, &questions, 1, calls);
+    measure_questions(server, what, &questions, CONNECTIONS_MAX, calls);
 }
 
 static void measure_cold(struct server *server, uint32_t names, uint32_t calls)
@@ -487,7 +582,7 @@ static void measure_cold(struct server *server, uint32_t names, uint32_t calls)
 
     must(server->next_amount + calls <= LEAST_AMOUNT + 2 * AMOUNTS);
     (void)snprintf(what, sizeof what, "filter_cold.%u_names", names);
-    measure(server, what, &questions, 1, calls);
+    measure_questions(server, what, &questions, 1, calls);
     server->next_amount += calls;
 }
 
@@ -497,13 +592,14 @@ static void measure_server(struct server *server, const struct options *options)
     const uint32_t most = server->nodes < 5000 ? server->nodes : 5000;
 
     server->next_amount = LEAST_AMOUNT;
+    server->next_pod = CONNECTIONS_MAX; /* filter is asked about those before */
     measure_filter(server, 500, 800 * scale);
     measure_filter(server, most, 160 * scale);
     const uint32_t amounts = options->quick ? AMOUNTS / 5 : AMOUNTS;
     measure_cold(server, 500, amounts);
     measure_cold(server, most, amounts);
-    measure(server, "bind", NULL, 1, server->pods / 4);
-    measure(server, "bind", NULL, CONNECTIONS_MAX, server->pods / 2);
+    measure_bind(server, 1, server->pods / 4);
+    measure_bind(server, CONNECTIONS_MAX, server->pods / 2);
     say_memory(server, "worked");
 }
 

@@ -23,6 +23,7 @@ import (
 
 const (
 	space    = "calls"
+	asked    = "asked"  /* the pod of the question */
 	nobody   = "nobody" /* a kube-scheduler of this name does not exist */
 	asker    = "calls-scheduler"
 	delivery = 500 * time.Millisecond /* in which every watch delivers new pods */
@@ -44,6 +45,7 @@ type object = harness.Object
 type peer struct {
 	name string
 	call func(i int) error
+	end  func() error /* what follows a call, and is not measured; nil: nothing */
 	took []time.Duration
 }
 
@@ -125,6 +127,12 @@ func race(peers []*peer, count int, before func(*peer) error) error {
 					return fmt.Errorf("%s: %w", r.name, err)
 				}
 				r.took = append(r.took, time.Since(began))
+				if r.end == nil {
+					continue
+				}
+				if err := r.end(); err != nil {
+					return fmt.Errorf("%s: %w", r.name, err)
+				}
 			}
 		}
 	}
@@ -157,7 +165,7 @@ func (w *environment) record() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod := harness.Simple("asked", 300)
+	pod := harness.Simple(asked, 300)
 	pod.Scheduler = asker
 	if _, err := w.Admin.Create(harness.PodPath(space, ""), pod.Object()); err != nil {
 		return nil, err
@@ -224,6 +232,52 @@ func filter(address string, bodies [][]byte) func(int) error {
 	}
 }
 
+/*
+ * A bind to a node that does not exist. A kube-scheduler binds after its filter; a pod that asks again without a bind would get
+ * a longer list. The idle extender knows no bind.
+ */
+func (w *environment) refusedBind(address string) (func() error, error) {
+	pod, err := w.Admin.Get(harness.PodPath(space, asked))
+	if err != nil {
+		return nil, err
+	}
+	ask, err := json.Marshal(object{"PodName": asked, "PodUID": harness.Text(pod, "metadata", "uid"), "PodNamespace": space,
+		"Node": "nowhere"})
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{}}
+	return func() error {
+		response, err := client.Post("http://"+address+"/scheduler/bind", "application/json", bytes.NewReader(ask))
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		answer, err := io.ReadAll(response.Body)
+		if err == nil && bytes.Contains(answer, []byte(`"Error":""`)) {
+			err = fmt.Errorf("a pod was bound to a node that does not exist")
+		}
+		return err
+	}, nil
+}
+
+func (w *environment) asks(name, address string, bodies [][]byte) (*peer, error) {
+	end, err := w.refusedBind(address)
+	p := &peer{name: name, call: filter(address, bodies), end: end}
+	if err != nil {
+		return nil, err
+	}
+	for i := range turns { /* the first questions open the connection, and make what is remembered */
+		if err := p.call(i); err != nil {
+			return nil, err
+		}
+		if err := p.end(); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
 func (w *environment) filters() error {
 	body, err := w.record()
 	if err != nil {
@@ -233,15 +287,15 @@ func (w *environment) filters() error {
 	if err != nil {
 		return err
 	}
-	peers := []*peer{{name: "milligpu", call: filter(w.d.Address("webhook"), bodies)},
-		{name: "idle_extender", call: filter(w.idle, bodies)}}
-	for _, r := range peers { /* the first questions open the connection, and make what is remembered */
-		for i := range turns {
-			if err := r.call(i); err != nil {
-				return err
-			}
-		}
+	ours, err := w.asks("milligpu", w.d.Address("webhook"), bodies)
+	if err != nil {
+		return err
 	}
+	theirs, err := w.asks("idle_extender", w.idle, bodies)
+	if err != nil {
+		return err
+	}
+	peers := []*peer{ours, theirs}
 	if err := race(peers, *filters, func(*peer) error { return nil }); err != nil {
 		return err
 	}
