@@ -166,6 +166,7 @@ func (w *environment) prepare() error {
 		return err
 	}
 	w.d = w.NewDaemon("milligpud", kubeconfig)
+	w.d.Shipped = true
 	if err := w.d.Start(); err != nil {
 		return err
 	}
