@@ -61,12 +61,12 @@ static void close_gap(struct map_entry *table, size_t slots, size_t gap)
     table[gap] = (struct map_entry){0};
 }
 
-/* Moves a few entries from the old table, in slot order, because gaps close from behind. */
-static void map_move_some(struct map *map)
+/* Moves entries from the old table, in slot order, because gaps close from behind. */
+static void map_move(struct map *map, size_t slots)
 {
     if (map->old == NULL)
         return;
-    for (size_t i = 0; i < MAP_MOVES && map->moved < map->old_slots; i++) {
+    for (size_t i = 0; i < slots && map->moved < map->old_slots; i++) {
         const struct map_entry moving = map->old[map->moved];
         if (moving.value == NULL) {
             map->moved++;
@@ -82,11 +82,26 @@ static void map_move_some(struct map *map)
     map->old_slots = map->moved = 0;
 }
 
+static void map_move_some(struct map *map)
+{
+    map_move(map, MAP_MOVES);
+}
+
 static void move_all(struct map *map)
 {
     while (map->old != NULL)
         map_move_some(map);
     must(map->moved == 0);
+}
+
+bool map_settle(struct map *map, size_t slots)
+{
+    must(slots > 0);
+    if (map->old == NULL)
+        return false;
+    map_move(map, slots);
+    must(map->old == NULL || map->moved < map->old_slots);
+    return true;
 }
 
 /* Called when the table is three quarters full; the only allocation. */

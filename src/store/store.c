@@ -242,6 +242,15 @@ void store_doubt_clock(struct store *store, bool doubted)
     atomic_store(&store->clock_doubted, doubted);
 }
 
+void store_release_memory(struct store *store)
+{
+    must(sole_thread_enter(&store->writer));
+    must(!store->in_batch);
+    store_lock(store);
+    (void)sqlite3_db_release_memory(store->db); /* always SQLITE_OK */
+    store_unlock(store);
+}
+
 int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms, struct err *err)
 {
     must(sole_thread_enter(&store->writer));

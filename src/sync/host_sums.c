@@ -136,6 +136,11 @@ size_t host_sums_count(const struct host_sums *sums)
     return sums->by_node.count;
 }
 
+void host_sums_settle(struct host_sums *sums, size_t slots)
+{
+    (void)map_settle(&sums->by_node, slots);
+}
+
 void host_sums_show(struct host_sums *sums, const char *node, const struct host *allocatable)
 {
     struct host_sum *sum = sum_of(sums, node);

@@ -700,6 +700,17 @@ void pod_cache_sum_into(struct pod_cache *pods, struct host_sums *host_sums)
         pod_cache_sum(pods, record, true);
 }
 
+void pod_cache_settle(struct pod_cache *pods, size_t slots)
+{
+    struct map *const maps[] = {&pods->by_uid, &pods->by_name, &pods->unbound};
+
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++) {
+        mutex_lock(&pods->lock);
+        (void)map_settle(maps[i], slots);
+        mutex_unlock(&pods->lock);
+    }
+}
+
 size_t pod_cache_count(struct pod_cache *pods)
 {
     mutex_lock(&pods->lock);

@@ -29,6 +29,7 @@ enum {
     KEEP_MAX = 2048,
     TICK_MS = 1000,
     CLOCK_STEP_MS = 1000, /* tolerated jitter of the wall clock */
+    SETTLE_SLOTS = 4096,  /* of each table in a step without messages: less than a millisecond */
 };
 
 struct writer *writer_new(struct app *app)
@@ -390,6 +391,16 @@ static bool batch_is_full(const struct writer *writer)
            writer->policy.rules_change;
 }
 
+/* Finishes what the growth of tables left over, by this many slots of each. */
+static void settle(struct writer *writer, size_t slots)
+{
+    ledger_settle(writer->ledger, slots);
+    pod_cache_settle(writer->app->pod_cache, slots);
+    host_sums_settle(writer->host_sums, slots);
+    (void)map_settle(&writer->node_list.nodes_seen, slots);
+    (void)map_settle(&writer->node_list.ages, slots);
+}
+
 static void handle_batch(struct writer *writer, struct message **message, size_t taken)
 {
     must(taken <= BATCH_MAX);
@@ -416,9 +427,14 @@ static void handle_batch(struct writer *writer, struct message **message, size_t
     /* After a lost batch, too: an outcome is valid even if its confirmation was not written. */
     replies_send(writer);
     batch_reset(&writer->batch);
-    if (writer->pod_list.pods_ended || writer->node_list.nodes_ended)
+    const bool list_ended = writer->pod_list.pods_ended || writer->node_list.nodes_ended;
+    if (list_ended || taken == 0)
+        settle(writer, list_ended ? SIZE_MAX : SETTLE_SLOTS);
+    if (list_ended) {
         /* a list needs a multiple of the memory that stays; writer_end_list() has the time */
+        store_release_memory(writer->app->store);
         (void)malloc_trim(0);
+    }
     after_batch(writer);
     ledger_sweep(writer->ledger, taken == 0);
     atomic_store(&writer->app->names_bytes, names_bytes(ledger_names(writer->ledger)));

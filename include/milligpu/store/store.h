@@ -204,6 +204,9 @@ static const int64_t STORE_CLOCK_STEP_MS = INT64_C(24) * 60 * 60 * 1000;
 int store_clock(struct store *store, int64_t *out_last_ms, int64_t *out_stepped_ms,
                 struct err *err) MUST_USE;
 
+/* Frees the cached pages of the file, which a load fills. Between batches. */
+void store_release_memory(struct store *store);
+
 /* doubted: the wall clock is not trusted, and nothing is folded or dropped. Any thread. */
 void store_doubt_clock(struct store *store, bool doubted);
 

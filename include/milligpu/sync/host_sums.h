@@ -30,6 +30,8 @@ void host_sums_start(struct host_sums *sums);
 void host_sums_stop(struct host_sums *sums);
 bool host_sums_started(const struct host_sums *sums);
 size_t host_sums_count(const struct host_sums *sums); /* entries */
+/* Finishes the growth of the table (map_settle()), by this many slots. */
+void host_sums_settle(struct host_sums *sums, size_t slots);
 
 /* Sets the node's allocatable amounts (0: unknown), and marks it as changed even if equal. */
 void host_sums_show(struct host_sums *sums, const char *node, const struct host *allocatable);

@@ -121,6 +121,9 @@ struct pod_cache_list {
 void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, void *user,
                             void (*gone)(void *user, const struct pod_record *record));
 
+/* Finishes the growth of the tables (map_settle()), by this many slots of each. Writer only. */
+void pod_cache_settle(struct pod_cache *pods, size_t slots);
+
 /*
  * Adds the present bound pods to host_sums and keeps it up to date from then on; NULL ends that.
  * Writer only; borrowed until then.

@@ -144,6 +144,16 @@ void ledger_sweep(struct ledger *ledger, bool idle)
     must(names_count(ledger->names) <= count);
 }
 
+void ledger_settle(struct ledger *ledger, size_t slots)
+{
+    must(ledger != NULL);
+    must(slots > 0);
+    (void)map_settle(&ledger->slots, slots);
+    (void)map_settle(&ledger->live, slots);
+    (void)map_settle(&ledger->open, slots);
+    must(ledger->open.count <= ledger->live.count);
+}
+
 struct names *ledger_names(struct ledger *ledger)
 {
     must(ledger != NULL);

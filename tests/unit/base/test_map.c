@@ -203,6 +203,32 @@ MAP_TEST(map__finds_every_entry_while_moving)
     assert_int_equal(map->count, FULL);
 }
 
+MAP_TEST(map_settle__ends_a_rehash_without_changes)
+{
+    enum { FULL = 769, SLOTS = 100 }; /* one more than 1,024 slots hold */
+    static struct counted item[FULL];
+    unsigned turns = 0;
+
+    assert_false(map_settle(map, SLOTS));
+    for (size_t i = 0; i < FULL; i++) {
+        (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
+        assert_null(map_put(map, text_of(item[i].key), &item[i]));
+    }
+    while (map->old != NULL) {
+        const size_t moved = map->moved;
+        assert_true(map_settle(map, SLOTS));
+        assert_true(map->old == NULL || (map->moved > moved && map->moved <= moved + SLOTS));
+        assert_int_equal(count_entries(map), FULL);
+        turns++;
+    }
+    /* Each slot is passed once, and once more if it had an entry. */
+    assert_in_range(turns, 1024 / SLOTS, (1024 + FULL) / SLOTS + 1);
+    assert_false(map_settle(map, SIZE_MAX));
+    for (size_t i = 0; i < FULL; i++)
+        assert_ptr_equal(map_find(map, text_of(item[i].key)), &item[i]);
+    assert_int_equal(map->slots, 2048);
+}
+
 TEST(map_retain__visits_each_value_once)
 {
     static struct counted item[4000];

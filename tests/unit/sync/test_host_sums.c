@@ -154,6 +154,27 @@ FIXTURE_TEST(host_sums__report_every_node_after_a_new_start)
     assert_left(sums, 9000, 1000); /* n2 and n3 say nothing any more */
 }
 
+FIXTURE_TEST(host_sums__report_every_node_while_they_settle)
+{
+    enum { NODES = 800 };
+    char name[16];
+
+    for (int i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof name, "n%d", i);
+        show(sums, name, 8000, 1000);
+    }
+    assert_int_equal(report(sums).nodes, NODES);
+    for (int i = 0; i < NODES; i++) {
+        host_sums_settle(sums, 10);
+        (void)snprintf(name, sizeof name, "n%d", i);
+        host_sums_come(sums, name, 1000, 0);
+    }
+    const struct reported reported = report(sums);
+    assert_int_equal(reported.nodes, NODES);
+    assert_int_equal(reported.n1.cpu_milli, 7000);
+    assert_int_equal(host_sums_count(sums), NODES);
+}
+
 FIXTURE_TEST(host_sums__forget_nodes)
 {
     char name[16];

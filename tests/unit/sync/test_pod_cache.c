@@ -414,6 +414,25 @@ POD_CACHE_TEST(pod_cache__finds_a_pod_by_name_and_namespace)
     named(pods, "b", "u2");
 }
 
+POD_CACHE_TEST(pod_cache__finds_every_pod_while_it_settles)
+{
+    enum { PODS = 800 };
+    char uid[16];
+
+    for (int i = 0; i < PODS; i++) {
+        (void)snprintf(uid, sizeof uid, "u%d", i);
+        put(pods, uid, uid, i % 2 == 0 ? "n1" : "");
+    }
+    for (int i = 0; i < PODS; i++) {
+        pod_cache_settle(pods, 10);
+        (void)snprintf(uid, sizeof uid, "u%d", i);
+        named(pods, uid, uid);
+        assert_int_equal(pod_cache_look(pods, text_of(uid)),
+                         i % 2 == 0 ? PODS_BOUND : PODS_UNBOUND);
+    }
+    assert_int_equal(pod_cache_count(pods), PODS);
+}
+
 /* It was deleted and created again, and the end of the first has not been reported yet. */
 POD_CACHE_TEST(pod_cache__finds_the_later_of_two_pods_of_one_name)
 {

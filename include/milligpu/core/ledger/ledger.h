@@ -197,6 +197,8 @@ struct names *ledger_names(struct ledger *ledger);
  * may exist: the writer calls it between batches. Nothing may be restored after the first call.
  */
 void ledger_sweep(struct ledger *ledger, bool idle);
+/* Finishes the growth of the tables by name and uid (map_settle()), by this many slots of each. */
+void ledger_settle(struct ledger *ledger, size_t slots);
 const struct node *ledger_node(const struct ledger *ledger, struct text name);
 const struct allocation *ledger_find(const struct ledger *ledger, struct text uid);
 /* Iterates; *at starts at 0. NULL at the end. */

@@ -154,6 +154,32 @@ CORE_TEST(duplicate_owners__leave_one_by_one)
     assert_int_equal(core->ledger->duplicate_nodes.count, 0);
 }
 
+CORE_TEST(ledger_settle__ends_the_growth_of_each_table)
+{
+    struct ledger *ledger = core->ledger;
+    struct map *const maps[] = {&ledger->slots, &ledger->live, &ledger->open};
+    char name[16];
+
+    for (uint32_t i = 0; i < 13; i++) { /* one more than 16 slots hold */
+        (void)snprintf(name, sizeof name, "n%u", i);
+        (void)core_node(core, name, &(struct core_gpu){.id = name}, 1);
+        assert_int_equal(core_reserve(core, name, name, "100"), VERDICT_OK);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++)
+        assert_non_null(maps[i]->old);
+    ledger_settle(ledger, 1);
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++)
+        assert_non_null(maps[i]->old);
+    ledger_settle(ledger, SIZE_MAX);
+    for (size_t i = 0; i < ARRAY_LEN(maps); i++)
+        assert_null(maps[i]->old);
+    for (uint32_t i = 0; i < 13; i++) {
+        (void)snprintf(name, sizeof name, "n%u", i);
+        assert_non_null(ledger_node(ledger, text_of(name)));
+        assert_non_null(ledger_find(ledger, text_of(name)));
+    }
+}
+
 CORE_TEST(claims__are_at_most_the_gpus_of_a_node)
 {
     for (int i = 0; i < 200; i++) {

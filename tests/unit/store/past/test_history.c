@@ -468,6 +468,22 @@ SHELF_TEST(clock_step__beyond_a_day_is_known_after_a_start)
     }
 }
 
+SHELF_TEST(released_memory__is_read_again)
+{
+    int64_t last, stepped;
+    struct err err;
+
+    step_clock(shelf, 5, 7);
+    store_release_memory(shelf->store);
+    store_release_memory(shelf->store);
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(last, 7);
+    step_clock(shelf, 7, 9);
+    shelf_turn(shelf);
+    assert_int_equal(store_clock(shelf->store, &last, &stepped, &err), 0);
+    assert_int_equal(last, 9);
+}
+
 SHELF_TEST(clock_step__is_forgotten_once_the_clock_is_trusted)
 {
     int64_t last, stepped;
