@@ -14,6 +14,8 @@
 
 enum { GIVEN_FLAGS = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE | GPU_CONTESTED };
 
+enum { ALLOCATION_STEP = 8 };
+
 static_assert(CHARGES_PER_GPU_MAX < UINT16_MAX, "gpu.charges can tell that a GPU is crowded");
 
 /* The model of a GPU known only from a charge. */
@@ -120,6 +122,16 @@ static size_t notes_size(const struct node_build *build)
 }
 
 /*
+ * The places for allocations: in steps, so that most versions of a node have one size. The block of
+ * the former version then serves the next node that changes, instead of one place too few.
+ */
+static size_t allocation_places(const struct node_build *build)
+{
+    must(build->n_allocations < UINT32_MAX - ALLOCATION_STEP);
+    return (build->n_allocations / ALLOCATION_STEP + 1) * (size_t)ALLOCATION_STEP;
+}
+
+/*
  * Block layout: the node, its allocations, its owned UUIDs, its GPUs with room for the worst case,
  * and its notes.
  */
@@ -129,10 +141,10 @@ static struct node *node_make_room(const struct node_build *build, const struct 
     uint32_t gpus = build->n_gpus + (after != NULL ? count_strangers(build, after) : 0);
     for (uint32_t i = 0; i < build->n_allocations; i++)
         gpus += count_strangers(build, build->allocation[i]);
-    const size_t allocation_bytes = (build->n_allocations + 1) * sizeof(struct allocation *);
+    const size_t places = allocation_places(build);
     const size_t owned_bytes = build->n_owned_ids * sizeof(struct atom *);
 
-    struct node *node = xmalloc(sizeof *node + allocation_bytes + owned_bytes +
+    struct node *node = xmalloc(sizeof *node + places * sizeof(struct allocation *) + owned_bytes +
                                 gpus * sizeof(struct gpu) + notes_size(build));
     *node = (struct node){
         .name = build->name,
@@ -154,7 +166,7 @@ static struct node *node_make_room(const struct node_build *build, const struct 
         .since_ms = build->since_ms,
     };
     node->allocation = (const struct allocation **)(node + 1);
-    node->owned_id = (const struct atom **)(node->allocation + build->n_allocations + 1);
+    node->owned_id = (const struct atom **)(node->allocation + places);
     node->gpu = (struct gpu *)(node->owned_id + build->n_owned_ids);
     node->note = (struct gpu_note *)(node->gpu + gpus);
     atomic_init(&node->refs, 1);

@@ -223,6 +223,24 @@ NODE_TEST(gpu__is_full_at_charges_per_gpu_max)
     assert_int_equal(less->free_milli, 1000 - (CHARGES_PER_GPU_MAX - 1));
 }
 
+/* So the block of a former version has room for the next one. */
+NODE_TEST(node__has_one_size_for_eight_numbers_of_pods)
+{
+    size_t size[9];
+
+    scene_add_gpu(scene, "GPU-a", 0);
+    for (size_t i = 0; i < ARRAY_LEN(size); i++) {
+        char uid[16];
+        const struct node *node = scene_node(scene);
+        assert_int_equal(node->n_allocations, i);
+        size[i] = (size_t)((const char *)node->gpu - (const char *)node->allocation);
+        (void)snprintf(uid, sizeof uid, "pod-%02zu", i);
+        scene_bind(scene, uid, "GPU-a", 1);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(size); i++)
+        assert_int_equal(size[i], (i / 8 + 1) * 8 * sizeof(void *));
+}
+
 /* The pod count saturates at its maximum; the node still passes its check. */
 NODE_TEST(gpu__saturates_its_number_of_charges)
 {
