@@ -68,6 +68,20 @@ void atom_unref(const struct atom *atom)
         xfree((void *)(uintptr_t)atom);
 }
 
+uint32_t atom_mark(const struct atom *atom)
+{
+    must(atom != NULL);
+    must(!is_constant(atom) || atom->mark == 0);
+    return atom->mark;
+}
+
+void atom_set_mark(const struct atom *atom, uint32_t mark)
+{
+    must(!is_constant(atom));
+    must(atom->text[atom->len] == '\0');
+    ((struct atom *)(uintptr_t)atom)->mark = mark;
+}
+
 static size_t atom_bytes(size_t len)
 {
     must(len <= UINT32_MAX);
@@ -240,6 +254,7 @@ const struct atom *names_intern(struct names *names, struct text text)
     atomic_init(&atom->refs, 1);
     atom->hash = hash;
     atom->len = (uint32_t)text.len;
+    atom->mark = 0;
     if (text.len > 0)
         memcpy(atom->text, text.at, text.len);
     atom->text[text.len] = '\0';
@@ -274,7 +289,7 @@ static void names_sweep_bucket(struct names *names, size_t bucket)
             at = &atom->next;
             continue;
         }
-        must(names->count > 0);
+        must(names->count > 0 && atom->mark == 0);
         must(names->bytes >= atom_bytes(atom->len));
         *at = atom->next;
         names->count--;

@@ -3,9 +3,9 @@
  * function here runs in its thread; only verifying a file builds a separate ledger in another one.
  * A change comes from ledger_decide() and is in the store's transaction before ledger_apply(), so
  * apply cannot fail; undo restores the former state, newest change first. A node keeps its slot for
- * its whole life. Only ledger_swap_node() and swap_allocation() write to the maps by name, uid and
- * UUID, so that these always agree with the nodes. Parts: look-ups, owners of UUIDs, slots and
- * indexes, apply and undo, policy, freed room, publication, duplicates.
+ * its whole life. Only ledger_swap_node() and swap_allocation() write to the maps by name and uid,
+ * and to the marks of UUIDs, so that these always agree with the nodes. Parts: look-ups, owners of
+ * UUIDs, slots and indexes, apply and undo, policy, freed room, publication, duplicates.
  */
 #include "milligpu/core/ledger/ledger.h"
 
@@ -51,7 +51,6 @@ struct ledger *ledger_new(void)
     map_init(&ledger->slots);
     map_init(&ledger->live);
     map_init(&ledger->open);
-    map_init(&ledger->owners);
     map_init(&ledger->duplicate_nodes);
     ledger->index = slot_index_new(0);
     ledger->open_index = slot_index_new(0);
@@ -84,7 +83,6 @@ static void ledger_done(struct ledger *ledger)
     map_done(&ledger->slots);
     map_done(&ledger->live);
     map_done(&ledger->open);
-    map_done(&ledger->owners);
     map_done(&ledger->duplicate_nodes);
     xfree(ledger->book);
     xfree(ledger->free_slot);
@@ -336,14 +334,18 @@ static void drop_duplicate_node(struct ledger *ledger, uint32_t slot, const stru
 static void drop_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
 {
     must(slot < ledger->places);
-    must(value_slot(map_take(&ledger->owners, atom_text(id))) == slot);
+    must(ledger->n_owners > 0 && owner_slot(id) == slot);
+    ledger->n_owners--;
+    atom_set_mark(id, 0);
     mark_undecided(ledger, id);
 }
 
 static void take_owner(struct ledger *ledger, const struct atom *id, uint32_t slot)
 {
     must(slot < ledger->places);
-    must(map_put(&ledger->owners, atom_text(id), slot_value(slot)) == NULL);
+    must(owner_slot(id) == SLOT_NONE);
+    ledger->n_owners++;
+    atom_set_mark(id, slot + 1);
     mark_undecided(ledger, id);
 }
 
@@ -831,7 +833,7 @@ struct snapshot *ledger_publish(struct ledger *ledger, const struct change *cons
  */
 static const struct node *node_of_undecided(const struct ledger *ledger, const struct atom *id)
 {
-    const uint32_t slot = value_slot(map_find(&ledger->owners, atom_text(id)));
+    const uint32_t slot = owner_slot(id);
     const struct duplicate_nodes *duplicate_nodes =
         map_find(&ledger->duplicate_nodes, atom_text(id));
 
@@ -870,7 +872,8 @@ const struct node *ledger_stale_duplicate(struct ledger *ledger)
 
 const struct node *ledger_owner(const struct ledger *ledger, struct text id)
 {
-    const uint32_t slot = value_slot(map_find(&ledger->owners, id));
+    const struct atom *atom = names_find(ledger->names, id);
+    const uint32_t slot = atom != NULL ? owner_slot(atom) : SLOT_NONE;
     must(id.len > 0);
     must(slot == SLOT_NONE || slot < ledger->places);
     return slot == SLOT_NONE ? NULL : ledger_at(ledger, slot);

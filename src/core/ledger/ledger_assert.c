@@ -73,7 +73,7 @@ static const char *broken_gpu(const struct ledger *ledger, const struct node *no
         (gpu->alias != NULL && node_gpu(node, atom_text(gpu->alias)) != gpu))
         return "it is not found by its name";
     if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name)) &&
-        value_slot(map_find(&ledger->owners, atom_text(gpu->id))) != slot)
+        owner_slot(gpu->id) != slot)
         return "the table of owners has another node for it, or none";
     if ((gpu->flags & (GPU_DUPLICATE | GPU_ABSENT)) == GPU_DUPLICATE &&
         !is_duplicate_owner(map_find(&ledger->duplicate_nodes, atom_text(gpu->id)), slot))
@@ -126,7 +126,7 @@ static int ledger_assert_check_node(const struct ledger *ledger, uint32_t slot,
             return ledger_assert_broken(node, "GPU", node->gpu[i].id->text, fault, err);
     }
     for (uint32_t i = 0; i < node->n_owned_ids; i++)
-        if (value_slot(map_find(&ledger->owners, atom_text(node->owned_id[i]))) != slot)
+        if (owner_slot(node->owned_id[i]) != slot)
             return ledger_assert_broken(node, "claim", node->owned_id[i]->text,
                                         "the table of owners has another node for it, or none",
                                         err);
@@ -195,7 +195,7 @@ static int check_totals(const struct ledger *ledger, struct err *err)
         {ledger->n_free_slots, ledger->places - totals.nodes, "free places"},
         {ledger->live.count, totals.allocations, "allocations"},
         {ledger->open.count, totals.open, "reservations"},
-        {ledger->owners.count, totals.owners, "GPUs with an owner"},
+        {ledger->n_owners, totals.owners, "GPUs with an owner"},
         {ledger->duplicates, totals.duplicates, "duplicate GPUs"},
         {count_duplicate_owners(ledger), totals.duplicate_nodes, "shown duplicates"},
     };

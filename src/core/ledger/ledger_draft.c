@@ -495,7 +495,7 @@ static unsigned ledger_draft_owned_id(const struct draft *draft, const struct le
     must(draft->build.name != NULL);
     if (!gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
         return 0;
-    const uint32_t owner = value_slot(map_find(&ledger->owners, id));
+    const uint32_t owner = owner_slot(gpu->id);
     must(owner == SLOT_NONE || owner < ledger->places);
     if (owner != SLOT_NONE && owner != draft->slot)
         return GPU_DUPLICATE;

@@ -46,10 +46,11 @@ struct ledger {
     uint32_t *free_slot; /* unused slots below places; a stack */
     size_t n_free_slots;
     size_t free_slot_capacity;
-    struct map slots;  /* slot + 1, by node name */
-    struct map live;   /* allocation (a reference), by pod uid */
-    struct map open;   /* open allocation (allocation_is_open()), borrowed from live, by pod uid */
-    struct map owners; /* slot + 1 of the node that may grant it, by real GPU id */
+    struct map slots; /* slot + 1, by node name */
+    struct map live;  /* allocation (a reference), by pod uid */
+    struct map open;  /* open allocation (allocation_is_open()), borrowed from live, by pod uid */
+    /* real GPU ids with an owner; the mark of the atom is slot + 1 of the node that may grant it */
+    size_t n_owners;
     /* struct duplicate_nodes (owned), by real GPU id; never an empty one */
     struct map duplicate_nodes;
     uint32_t duplicates; /* GPUs with GPU_DUPLICATE on all nodes */
@@ -78,6 +79,12 @@ struct ledger {
     uint32_t grants;                       /* grants since the last calculation of prices */
     struct score_cache *scores; /* for ledger_place(), owned; NULL: the context needs no workload */
 };
+
+/* The slot of the node that may grant the GPU with this id; SLOT_NONE: no node may. */
+static inline uint32_t owner_slot(const struct atom *id)
+{
+    return atom_mark(id) - 1;
+}
 
 /* A slot as a map value, which must not be NULL. */
 static inline void *slot_value(uint32_t slot)

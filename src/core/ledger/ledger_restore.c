@@ -14,8 +14,7 @@
  * A UUID has one owner among all nodes, as a GPU or as a claim; other nodes that show it must be
  * flagged duplicates.
  */
-static int ledger_restore_check_gpu(const struct ledger *ledger, const struct node_build *build,
-                                    uint32_t i, struct err *err)
+static int ledger_restore_check_gpu(const struct node_build *build, uint32_t i, struct err *err)
 {
     const struct gpu *gpu = &build->gpu[i];
     const char *node = build->name->text;
@@ -36,15 +35,14 @@ static int ledger_restore_check_gpu(const struct ledger *ledger, const struct no
             return err_set(err, ERR_CORRUPT, "node %s: GPU %s is there twice", node, gpu->id->text);
     }
     if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(build->name)) &&
-        map_find(&ledger->owners, atom_text(gpu->id)) != NULL)
+        owner_slot(gpu->id) != SLOT_NONE)
         return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already", node,
                        gpu->id->text);
     return 0;
 }
 
 /* The store delivers claims in ascending order, so a claim out of order is a repetition. */
-static int check_owned_id(const struct ledger *ledger, const struct node_build *build, uint32_t i,
-                          struct err *err)
+static int check_owned_id(const struct node_build *build, uint32_t i, struct err *err)
 {
     const struct atom *id = build->owned_id[i];
     const char *node = build->name->text;
@@ -55,7 +53,7 @@ static int check_owned_id(const struct ledger *ledger, const struct node_build *
         return err_set(err, ERR_CORRUPT, "node %s: it cannot claim GPU %s", node, id->text);
     if (i > 0 && atom_cmp(build->owned_id[i - 1], id) >= 0)
         return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s twice", node, id->text);
-    if (map_find(&ledger->owners, atom_text(id)) != NULL)
+    if (owner_slot(id) != SLOT_NONE)
         return err_set(err, ERR_CORRUPT, "node %s: it claims GPU %s, which is another node's", node,
                        id->text);
     for (uint32_t k = 0; k < build->n_gpus; k++)
@@ -79,7 +77,7 @@ static int ledger_restore_check_node(const struct ledger *ledger, const struct n
         return err_set(err, ERR_CORRUPT, "node %s: one more than %d nodes", build->name->text,
                        NODES_MAX);
     for (uint32_t i = 0; i < build->n_gpus; i++) {
-        const int failed = ledger_restore_check_gpu(ledger, build, i, err);
+        const int failed = ledger_restore_check_gpu(build, i, err);
         if (failed != 0)
             return failed;
     }
@@ -87,7 +85,7 @@ static int ledger_restore_check_node(const struct ledger *ledger, const struct n
         return err_set(err, ERR_CORRUPT, "node %s: it claims more than %d GPUs", build->name->text,
                        GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < build->n_owned_ids; i++) {
-        const int failed = check_owned_id(ledger, build, i, err);
+        const int failed = check_owned_id(build, i, err);
         if (failed != 0)
             return failed;
     }
@@ -217,8 +215,7 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
         if (kept == NULL)
             return err_set(err, ERR_CORRUPT, "allocation %s: GPU %s is not of node %s", facts->uid,
                            name->text, facts->node->text);
-        if ((kept->flags & GPU_DUPLICATE) == 0 &&
-            map_find(&ledger->owners, atom_text(kept->id)) != NULL)
+        if ((kept->flags & GPU_DUPLICATE) == 0 && owner_slot(kept->id) != SLOT_NONE)
             return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
                            facts->node->text, kept->id->text);
         draft_absent(draft, kept);

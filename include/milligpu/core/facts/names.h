@@ -29,12 +29,20 @@ struct atom {
     atomic_uint refs;  /* 0: a static constant, never counted */
     uint32_t hash;
     uint32_t len;
+    uint32_t mark; /* atom_mark() */
     char text[];
 };
 
 /* Adds a reference to an atom that is referenced or was just interned. NULL is fine. */
 const struct atom *atom_ref(const struct atom *atom);
 void atom_unref(const struct atom *atom); /* NULL is fine */
+
+/*
+ * A number that the owner of the table keeps with a name, instead of a map by name; 0: none. Only
+ * the owner of the table reads and writes it. A marked atom must be referenced: no sweep frees it.
+ */
+uint32_t atom_mark(const struct atom *atom);
+void atom_set_mark(const struct atom *atom, uint32_t mark);
 
 struct names;
 

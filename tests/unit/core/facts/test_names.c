@@ -6,6 +6,7 @@
 
 #include "milligpu/core/facts/names.h"
 
+#include "support/aborts.h"
 #include "support/test.h"
 
 static int set_up(void **state)
@@ -62,6 +63,64 @@ TEST(atoms__stay_in_place_while_the_table_grows)
     }
     names_free(names);
     names_free(NULL);
+}
+
+NAMES_TEST(atom_mark__stays_with_its_name)
+{
+    const struct atom *one = names_intern(names, TEXT("GPU-1"));
+    const struct atom *two = names_intern(names, TEXT("GPU-2"));
+
+    assert_int_equal(atom_mark(one), 0);
+    (void)atom_ref(one);
+    (void)atom_ref(two);
+    atom_set_mark(one, 7);
+    atom_set_mark(two, UINT32_MAX);
+    names_sweep(names, 1000);
+    assert_int_equal(atom_mark(names_find(names, TEXT("GPU-1"))), 7);
+    assert_int_equal(atom_mark(names_intern(names, TEXT("GPU-2"))), UINT32_MAX);
+    atom_set_mark(one, 0);
+    assert_int_equal(atom_mark(one), 0);
+    assert_int_equal(atom_mark(two), UINT32_MAX);
+    assert_int_equal(one->len, 5);
+    assert_string_equal(one->text, "GPU-1");
+    atom_unref(one);
+    atom_set_mark(two, 0);
+    atom_unref(two);
+    /* A name that comes again begins without one. */
+    names_sweep(names, 1000);
+    assert_int_equal(names_count(names), 0);
+    assert_int_equal(atom_mark(names_intern(names, TEXT("GPU-2"))), 0);
+}
+
+static void mark(void *atom)
+{
+    atom_set_mark(atom, 1);
+}
+
+static void read_mark(void *atom)
+{
+    (void)atom_mark(atom);
+}
+
+static void sweep(void *names)
+{
+    names_sweep(names, 1000);
+}
+
+TEST(atom_mark__of_a_constant_is_none)
+{
+    static struct atom constant, marked = {.mark = 1};
+
+    assert_int_equal(atom_mark(&constant), 0);
+    assert_true(aborts(read_mark, &marked));
+    assert_true(aborts(mark, &constant));
+}
+
+/* Nobody would find the owner of the next name with this text. */
+NAMES_TEST(names_sweep__frees_no_marked_name)
+{
+    atom_set_mark(names_intern(names, TEXT("GPU-1")), 1);
+    assert_true(aborts(sweep, names));
 }
 
 static struct text numbered(char text[16], uint64_t number)
@@ -157,7 +216,7 @@ NAMES_TEST(sweep__looks_at_the_last_place)
 /* 64 places are allocated together; there are as many as names, or at most twice as many. */
 NAMES_TEST(bytes__follow_the_names)
 {
-    enum { NAMES = 1024, LEFT = 100, PART = 64 * sizeof(void *), ATOM = 32 };
+    enum { NAMES = 1024, LEFT = 100, PART = 64 * sizeof(void *), ATOM = 36 };
     static const struct atom *atom[NAMES];
     const size_t empty = names_bytes(names);
 

@@ -189,9 +189,9 @@ CORE_TEST(claims__are_at_most_the_gpus_of_a_node)
         (void)node_of(core, "n1", "u1", &gpu, 1);
     }
     assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_owned_ids, GPUS_PER_NODE_MAX);
-    assert_int_equal(core->ledger->owners.count, GPUS_PER_NODE_MAX + 1);
+    assert_int_equal(core->ledger->n_owners, GPUS_PER_NODE_MAX + 1);
     (void)go(core, "n1");
-    assert_int_equal(core->ledger->owners.count, 0);
+    assert_int_equal(core->ledger->n_owners, 0);
 }
 
 CORE_TEST(owner__is_the_node_with_the_uuid)

@@ -160,7 +160,7 @@ FIXTURE_TEST(check__compares_each_count)
                     "the ledger counts 3 allocations where there are 2");
     assert_found_at(core, &ledger->open.count, &two, sizeof two,
                     "the ledger counts 2 reservations where there are 1");
-    assert_found_at(core, &ledger->owners.count, &five, sizeof five,
+    assert_found_at(core, &ledger->n_owners, &five, sizeof five,
                     "the ledger counts 5 GPUs with an owner where there are 4");
     assert_found_at(core, &ledger->duplicates, &none, sizeof none,
                     "the ledger counts 0 duplicate GPUs where there are 1");
