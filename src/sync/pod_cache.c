@@ -42,6 +42,7 @@ struct pod_cache {
 
 static_assert((int)SIGNATURE_DIGEST_BYTES == (int)SIGNED_DIGEST_BYTES,
               "a pod keeps the whole digest");
+static_assert(sizeof(struct pod_record) == 208, "a large cluster has 50,000");
 static_assert(sizeof((struct cached_key *)NULL)->key == PUBLIC_KEY_TEXT_BYTES, "and the whole key");
 
 struct pod_cache *pod_cache_new(void)
@@ -220,9 +221,10 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         facts.created_ms = pod->created_ms;
         facts.terminating_ms = pod->terminating_ms;
         take_signature(&facts, pod);
-        facts.verdict = pod->node[0] != '\0'
-                            ? request_parse_bound(pod, rules, &arena, &request, &refusal)
-                            : request_parse(pod, rules, &arena, &request, &refusal);
+        const enum request_verdict verdict =
+            pod->node[0] != '\0' ? request_parse_bound(pod, rules, &arena, &request, &refusal)
+                                 : request_parse(pod, rules, &arena, &request, &refusal);
+        facts.verdict = verdict;
         if (facts.verdict == REQUEST_OK || facts.verdict == REQUEST_WHOLE)
             facts.request = &request;
         if (facts.verdict == REQUEST_REFUSED)

@@ -31,9 +31,6 @@ struct pod_record {
     const char *namespace;
     const char *name;
     const char *node; /* "" while unbound */
-    enum pod_phase phase;
-    bool ours;
-    uint32_t whole_gpus;
     int64_t created_ms;
     int64_t terminating_ms;
     int64_t cpu_milli;
@@ -43,9 +40,7 @@ struct pod_record {
     uint64_t version; /* resourceVersion; 0: not a number */
     /* number of the key of its signature (pod.h); 0 unless the pod is bound and requests shares */
     uint64_t signed_by;
-    enum signature_verdict signature;
     unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* set with SIGNATURE_GOOD and BAD */
-    enum request_verdict verdict;
     /* set with REQUEST_OK and REQUEST_WHOLE; NULL if there was no room */
     const struct request *request;
     /* owner of request, a reference; NULL in copies, which own theirs */
@@ -65,11 +60,16 @@ struct pod_record {
     /* the whole pod, after pod_cache_remember(); else NULL */
     struct pod *seen;
     struct arena *memory; /* arena of seen; in a copy, arena of demands */
-    bool is_unstored;     /* pod_cache_remember() found no room */
     /* one line per probable mistake in the pod; NULL if none, or no room */
     char *advice;
     /* bit set of enum advice_kind: sent about this pod, or not needed */
     uint32_t reported_advice;
+    uint32_t whole_gpus;
+    enum pod_phase phase : 8;
+    enum signature_verdict signature : 8;
+    enum request_verdict verdict : 8;
+    bool ours;
+    bool is_unstored; /* pod_cache_remember() found no room */
 };
 
 /* Returns true for a request of a share or of whole GPUs. */

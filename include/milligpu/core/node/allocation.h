@@ -36,9 +36,9 @@ enum allocation_origin { ORIGIN_GRANTED, ORIGIN_ADOPTED };
 
 struct share {
     const char *container;
-    enum container_kind kind;
-    uint16_t order; /* order of start: places sidecars before or after init containers */
     const struct atom *gpu;
+    uint16_t order; /* order of start: places sidecars before or after init containers */
+    enum container_kind kind : 8;
     uint32_t milli;
     uint32_t asked; /* requested milli, below milli if raised; 0 in facts: equals milli */
     uint32_t mib;
@@ -69,20 +69,20 @@ struct allocation_facts {
     bool listed_unbound;
     uint32_t held_gpus;      /* number of whole, unidentified GPUs of the other resource */
     uint32_t unplaced_milli; /* adopted amount that could not be assigned to a GPU */
+    uint32_t n_shares;
     /* UTC times of the transitions; 0: not reached */
     int64_t reserved_ms;
     int64_t bound_ms;
     int64_t released_ms;
     int64_t terminating_ms;
     uint64_t version; /* highest version in any Binding, at most VERSION_MAX; 0: unknown */
-    uint32_t n_shares;
     const struct share *share;
 };
 
 struct allocation {
     atomic_uint refs;
-    struct allocation_facts facts; /* its strings and shares are in the same block */
     uint32_t n_charges;
+    struct allocation_facts facts; /* its strings and shares are in the same block */
     struct charge *charge;
 };
 
