@@ -154,7 +154,7 @@ struct score_cache *score_cache_new(void)
     start_idle(cache);
     must(cache->context == NULL);
     static_assert(sizeof *cache + IDLE_ENTRIES_MAX * sizeof *cache->idle +
-                          SHAPES_MAX * BESIDE_ENTRIES * sizeof(struct beside_entry) <
+                          sizeof(struct beside_entry) * SHAPES_MAX * BESIDE_ENTRIES <
                       SCORE_CACHE_BYTES_MAX - ENTRY_BYTES_MAX,
                   "the entries of requests have the rest");
     return cache;
