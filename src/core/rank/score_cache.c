@@ -182,11 +182,10 @@ struct score_cache_counts score_cache_counts(const struct score_cache *cache)
     counts.bytes = sizeof *cache + cache->idle_entries * sizeof *cache->idle +
                    cache->slots * sizeof *cache->node;
     for (uint32_t i = 0; i < SHAPES_MAX; i++) {
-        const struct cached_request *known = &cache->request[i];
-        if (known->entry != NULL)
-            counts.bytes += cache->slots * sizeof *known->entry;
-        if (known->beside != NULL)
-            counts.bytes += BESIDE_ENTRIES * sizeof *known->beside;
+        if (cache->request[i].entry != NULL)
+            counts.bytes += cache->slots * sizeof *cache->request[i].entry;
+        if (cache->request[i].beside != NULL)
+            counts.bytes += BESIDE_ENTRIES * sizeof *cache->request[i].beside;
     }
     must(counts.bytes <= SCORE_CACHE_BYTES_MAX);
     return counts;
@@ -509,11 +508,13 @@ static void start_serials_again(struct score_cache *cache, uint32_t slot)
     must(slot < cache->slots);
     must(cache->node[slot].serial == UINT16_MAX);
     for (uint32_t i = 0; i < cache->requests_max; i++) {
-        const struct cached_request *request = &cache->request[i];
-        if (request->entry != NULL)
-            request->entry[slot].serial = 0;
-        if (request->beside != NULL && beside_at_slot(request->beside, slot)->slot == slot)
-            beside_at_slot(request->beside, slot)->entry.serial = 0;
+        if (cache->request[i].entry != NULL)
+            cache->request[i].entry[slot].serial = 0;
+        if (cache->request[i].beside == NULL)
+            continue;
+        struct beside_entry *beside = beside_at_slot(cache->request[i].beside, slot);
+        if (beside->slot == slot)
+            beside->entry.serial = 0;
     }
     cache->node[slot].serial = 0;
 }
