@@ -89,9 +89,8 @@ static void map_move_some(struct map *map)
 
 static void move_all(struct map *map)
 {
-    while (map->old != NULL)
-        map_move_some(map);
-    must(map->moved == 0);
+    map_move(map, SIZE_MAX);
+    must(map->old == NULL && map->moved == 0);
 }
 
 bool map_settle(struct map *map, size_t slots)

@@ -91,8 +91,7 @@ static bool taken_by_offers(const struct filter_call *asking, const struct node 
                             struct taken *out)
 {
     const struct offer_index *index = &asking->index;
-    /* as many as a room has */
-    const uint32_t gpus = node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
+    const uint32_t gpus = node_room_gpus(node);
 
     if (!may_have_offers(asking, node))
         return false;

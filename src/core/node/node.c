@@ -812,7 +812,7 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
 
 static bool node_links_both(const struct node *node, uint32_t gpu)
 {
-    const uint32_t gpus = node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
+    const uint32_t gpus = node_room_gpus(node);
 
     must(gpu < node->n_gpus);
     must(gpus <= 64);

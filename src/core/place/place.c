@@ -21,8 +21,7 @@
 
 void room_of(const struct node *node, struct room *out)
 {
-    /* Absent GPUs come last: those beyond the bound take no shares and can be ignored. */
-    const uint32_t gpus = node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
+    const uint32_t gpus = node_room_gpus(node);
 
     must(out != NULL);
     must(node->n_gpus <= gpus || (node->gpu[gpus].flags & GPU_ABSENT) != 0);

@@ -178,6 +178,12 @@ const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or
 const struct allocation *node_allocation(const struct node *node, struct text uid);
 const struct gpu_note *node_note_of(const struct node *node, const struct gpu *gpu); /* or NULL */
 
+/* The first GPUs: absent ones come last, and those beyond the limit take no shares. */
+static inline uint32_t node_room_gpus(const struct node *node)
+{
+    return node->n_gpus < GPUS_PER_NODE_MAX ? node->n_gpus : GPUS_PER_NODE_MAX;
+}
+
 static inline uint32_t gpu_free(const struct gpu *gpu)
 {
     const uint64_t taken = (uint64_t)gpu->used_milli + gpu->reserved_milli;
