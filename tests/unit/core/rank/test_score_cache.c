@@ -477,28 +477,19 @@ CACHE_TEST(score_cache__survives_too_many_losses)
     assert_true(score_cache_counts(cache).found >= counts.found + NODES);
 }
 
+/* taken: NULL, or shares that the node lacks. */
 static void score_node(const struct snapshot *snapshot, struct score_cache *in,
-                       const struct node *node, const struct request *request, struct rank *out)
+                       const struct node *node, const struct request *request,
+                       const struct taken *taken, struct rank *out)
 {
     const struct policy_question question = {
         .context = snapshot->context, .cache = in, .node = node};
     struct plan plan;
     policy_begin(in, snapshot, request);
     plan_init(&plan, request, snapshot->context);
-    assert_int_equal(policy_score(&question, &plan, out), REASON_NONE);
-}
-
-/* The same without a share of the first GPU. */
-static void score_beside(const struct snapshot *snapshot, struct score_cache *in,
-                         const struct node *node, const struct request *request, struct rank *out)
-{
-    static const struct taken taken = {.count = 1, .milli = {350}};
-    const struct policy_question question = {
-        .context = snapshot->context, .cache = in, .node = node};
-    struct plan plan;
-    policy_begin(in, snapshot, request);
-    plan_init(&plan, request, snapshot->context);
-    assert_int_equal(policy_score_beside(&question, &plan, &taken, out), REASON_NONE);
+    assert_int_equal(taken == NULL ? policy_score(&question, &plan, out)
+                                   : policy_score_beside(&question, &plan, taken, out),
+                     REASON_NONE);
 }
 
 /*
@@ -511,6 +502,7 @@ CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
     const struct request *request[] = {core_request(core, "300"), core_request(core, "500"),
                                        core_request(core, "200")};
     const struct node *object[2];
+    static const struct taken taken = {.count = 1, .milli = {350}};
     struct rank first[ARRAY_LEN(request)];
     struct rank beside;
     struct rank last;
@@ -522,20 +514,20 @@ CACHE_TEST(score_cache__is_not_fooled_by_a_repeated_serial)
     object[1] = node_ref(ledger_node(core->ledger, TEXT("n")));
     const struct snapshot *snapshot = ledger_publish(core->ledger, NULL, 0);
     for (uint32_t r = 0; r < ARRAY_LEN(request); r++)
-        score_node(snapshot, cache, object[0], request[r], &first[r]);
-    score_beside(snapshot, cache, object[0], request[0], &beside);
+        score_node(snapshot, cache, object[0], request[r], NULL, &first[r]);
+    score_node(snapshot, cache, object[0], request[0], &taken, &beside);
     for (uint32_t i = 1; i <= UINT16_MAX; i++)
-        score_node(snapshot, cache, object[i % 2], request[1], &last);
+        score_node(snapshot, cache, object[i % 2], request[1], NULL, &last);
     assert_int_equal(score_cache_counts(cache).found, 0);
     for (uint32_t r = 0; r < ARRAY_LEN(request); r++) {
-        score_node(snapshot, cache, object[1], request[r], &last);
-        score_node(snapshot, NULL, object[1], request[r], &alone);
+        score_node(snapshot, cache, object[1], request[r], NULL, &last);
+        score_node(snapshot, NULL, object[1], request[r], NULL, &alone);
         assert_memory_equal(last.key, alone.key, sizeof last.key);
         assert_memory_not_equal(last.key, first[r].key, sizeof last.key);
     }
     assert_int_equal(score_cache_counts(cache).found, 1);
-    score_beside(snapshot, cache, object[1], request[0], &last);
-    score_beside(snapshot, NULL, object[1], request[0], &alone);
+    score_node(snapshot, cache, object[1], request[0], &taken, &last);
+    score_node(snapshot, NULL, object[1], request[0], &taken, &alone);
     assert_memory_equal(last.key, alone.key, sizeof last.key);
     assert_memory_not_equal(last.key, beside.key, sizeof last.key);
     assert_int_equal(score_cache_counts(cache).found, 1);
@@ -571,21 +563,26 @@ struct beside {
     struct filter_question question;
 };
 
-static void beside_start(struct beside *beside, struct core_fixture *core)
-{
-    *beside = (struct beside){.snapshot = NULL};
-    for (uint32_t i = 0; i < MANY; i++)
-        beside->name[i] = text_of(cluster_node(core, i));
-    beside->question = (struct filter_question){.request = core_request(core, "300"),
-                                                .n_names = MANY,
-                                                .name = beside->name,
-                                                .offer = beside->offer};
-}
-
 static void beside_look(struct beside *beside, struct core_fixture *core)
 {
     snapshot_unref(beside->snapshot);
     beside->snapshot = beside->question.snapshot = ledger_publish(core->ledger, NULL, 0);
+}
+
+/* Empty nodes, and a question about all of them. */
+static void beside_start(struct beside *beside, struct core_fixture *core)
+{
+    *beside = (struct beside){.snapshot = NULL};
+    for (uint32_t i = 0; i < MANY; i++) {
+        cluster_show_node(core, i, GPUS, 0);
+        beside->name[i] = text_of(cluster_node(core, i));
+    }
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    beside->question = (struct filter_question){.request = core_request(core, "300"),
+                                                .n_names = MANY,
+                                                .name = beside->name,
+                                                .offer = beside->offer};
+    beside_look(beside, core);
 }
 
 static void beside_offer(struct beside *beside, uint32_t name, uint32_t gpu, uint32_t milli)
@@ -607,11 +604,7 @@ static uint64_t beside_scored(struct beside *beside, struct core_fixture *core)
 CACHE_TEST(score_cache__remembers_nodes_beside_their_offers)
 {
     struct beside beside;
-    for (uint32_t i = 0; i < MANY; i++)
-        cluster_show_node(core, i, GPUS, 0);
-    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     beside_start(&beside, core);
-    beside_look(&beside, core);
     assert_int_equal(beside_scored(&beside, core), MANY);
     beside_offer(&beside, 3, 0, 1000);
     beside_offer(&beside, 3, 1, 1000);
@@ -638,11 +631,7 @@ CACHE_TEST(score_cache__remembers_nodes_beside_their_offers)
 CACHE_TEST(score_cache__scores_a_node_beside_offers_again_when_it_changed)
 {
     struct beside beside;
-    for (uint32_t i = 0; i < MANY; i++)
-        cluster_show_node(core, i, GPUS, 0);
-    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     beside_start(&beside, core);
-    beside_look(&beside, core);
     beside_offer(&beside, 3, 0, 200);
     beside_offer(&beside, 4, 0, 200);
     assert_int_equal(beside_scored(&beside, core), MANY + 2);
@@ -656,11 +645,8 @@ CACHE_TEST(score_cache__scores_a_node_beside_offers_again_when_it_changed)
 CACHE_TEST(score_cache__keeps_one_of_two_nodes_in_the_same_place_beside_offers)
 {
     struct beside beside;
-    for (uint32_t i = 0; i < MANY; i++)
-        cluster_show_node(core, i, GPUS, 0);
-    assert_int_equal(core_reserve(core, "p", cluster_node(core, 3), "600"), VERDICT_OK);
-    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     beside_start(&beside, core);
+    assert_int_equal(core_reserve(core, "p", cluster_node(core, 3), "600"), VERDICT_OK);
     beside_look(&beside, core);
     assert_int_equal(beside_scored(&beside, core), MANY);
     beside_offer(&beside, 3, 0, 200);
@@ -674,18 +660,20 @@ CACHE_TEST(score_cache__keeps_one_of_two_nodes_in_the_same_place_beside_offers)
     snapshot_unref(beside.snapshot);
 }
 
-/* So many refused requests that the one with offers is displaced, and its memory is freed. */
+/* As many other requests as are remembered. */
+static void displace_requests(const struct beside *beside, struct core_fixture *core)
+{
+    for (uint32_t i = 0; i < 256; i++)
+        policy_begin(cache, beside->snapshot,
+                     core_request(core, arena_printf(&core->arena, "%u", 400 + i)));
+}
+
+/* So many other requests that the one with offers is displaced, and its memory is freed. */
 CACHE_TEST(score_cache__forgets_nodes_beside_offers_with_their_request)
 {
     struct beside beside;
-    for (uint32_t i = 0; i < MANY; i++)
-        cluster_show_node(core, i, GPUS, 0);
-    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     beside_start(&beside, core);
-    beside_look(&beside, core);
-    for (uint32_t i = 0; i < 256; i++)
-        policy_begin(cache, beside.snapshot,
-                     core_request(core, arena_printf(&core->arena, "%u", 400 + i)));
+    displace_requests(&beside, core);
     assert_int_equal(beside_scored(&beside, core), MANY);
     const size_t without = score_cache_counts(cache).bytes;
     beside_offer(&beside, 3, 0, 200);
@@ -693,9 +681,7 @@ CACHE_TEST(score_cache__forgets_nodes_beside_offers_with_their_request)
     const size_t with = score_cache_counts(cache).bytes;
     assert_true(with > without + APART * sizeof(struct taken) && with < without + 8192);
     assert_int_equal(beside_scored(&beside, core), 0);
-    for (uint32_t i = 0; i < 256; i++)
-        policy_begin(cache, beside.snapshot,
-                     core_request(core, arena_printf(&core->arena, "%u", 400 + i)));
+    displace_requests(&beside, core);
     assert_int_equal(score_cache_counts(cache).bytes, without);
     assert_int_equal(beside_scored(&beside, core), MANY + 1);
     snapshot_unref(beside.snapshot);
