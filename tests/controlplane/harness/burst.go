@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +28,24 @@ func BurstNodesOf(n, gpus int) []NodeShape {
 			Product: "A100-SXM4-80GB", MiB: 81920})
 	}
 	return nodes
+}
+
+// CreateNodes creates nodes, and returns their names.
+func (a *API) CreateNodes(nodes []NodeShape) ([]string, error) {
+	var names []string
+	for _, node := range nodes {
+		if _, err := a.Create(NodePath(""), node.Object()); err != nil {
+			return nil, err
+		}
+		names = append(names, node.Name)
+	}
+	return names, nil
+}
+
+// Median is the middle one; of an even number the larger of the two.
+func Median[T cmp.Ordered](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
 }
 
 const creators = 32

@@ -258,31 +258,36 @@ func (d *Daemon) RemoveLedger() error {
 func (d *Daemon) Webhook(scheme, verb, body string, config *tls.Config) (int, string, error) {
 	client := &http.Client{Timeout: 30 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-	response, err := client.Post(scheme+"://"+d.Address("webhook")+"/scheduler/"+verb,
-		"application/json", strings.NewReader(body))
+	code, answer, err := Post(client, scheme+"://"+d.Address("webhook")+"/scheduler/"+verb, []byte(body))
+	return code, string(answer), err
+}
+
+// Post sends JSON, and reads the answer to its end, so that the connection can be used again.
+func Post(client *http.Client, url string, body []byte) (int, []byte, error) {
+	response, err := client.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
-		return 0, "", err
+		return 0, nil, err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	return response.StatusCode, string(text), err
+	answer, err := io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
+}
+
+// BindRequest is what kube-scheduler sends for a bind.
+func BindRequest(pod Object, node string) ([]byte, error) {
+	return json.Marshal(Object{"PodName": Text(pod, "metadata", "name"), "PodUID": Text(pod, "metadata", "uid"),
+		"PodNamespace": Text(pod, "metadata", "namespace"), "Node": node})
 }
 
 // Bind asks the webhook to bind a pod, as kube-scheduler would, on a connection that is kept.
 func (d *Daemon) Bind(pod Object, node string) error {
-	ask, err := json.Marshal(Object{"PodName": Text(pod, "metadata", "name"), "PodUID": Text(pod, "metadata", "uid"),
-		"PodNamespace": Text(pod, "metadata", "namespace"), "Node": node})
+	ask, err := BindRequest(pod, node)
 	if err != nil {
 		return err
 	}
-	response, err := plain.Post("http://"+d.Address("webhook")+"/scheduler/bind", "application/json", bytes.NewReader(ask))
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && (response.StatusCode != http.StatusOK || !strings.Contains(string(text), `"Error":""`)) {
-		err = fmt.Errorf("bind: %s %s", response.Status, text)
+	code, answer, err := Post(plain, "http://"+d.Address("webhook")+"/scheduler/bind", ask)
+	if err == nil && (code != http.StatusOK || !bytes.Contains(answer, []byte(`"Error":""`))) {
+		err = fmt.Errorf("bind: %d %s", code, answer)
 	}
 	return err
 }

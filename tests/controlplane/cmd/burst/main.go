@@ -88,11 +88,8 @@ func (w *environment) prepare() (err error) {
 		return err
 	}
 	w.idleURL = "http://" + address + "/scheduler"
-	for _, node := range harness.BurstNodesOf(*nodes, *gpus) {
-		if _, err := w.Admin.Create(harness.NodePath(""), node.Object()); err != nil {
-			return err
-		}
-		w.names = append(w.names, node.Name)
+	if w.names, err = w.Admin.CreateNodes(harness.BurstNodesOf(*nodes, *gpus)); err != nil {
+		return err
 	}
 	if w.direct, err = w.account.Kubeconfig(w.Dir, "milligpud", w.URL, w.CAFile); err != nil {
 		return err
@@ -131,19 +128,13 @@ func (w *environment) compare(pods int) error {
 	for _, peer := range peers {
 		say(prefix+peer.name, all[peer.name])
 	}
-	ours := median(all["milligpu"]["time s"])
+	ours := harness.Median(all["milligpu"]["time s"])
 	for _, peer := range []string{"alone", "idle_extender"} {
-		theirs := median(all[peer]["time s"])
+		theirs := harness.Median(all[peer]["time s"])
 		fmt.Printf("%-70s %.2f times\n", prefix+"milligpu.to_"+peer, ours/theirs)
 		fmt.Printf("%-70s %.2f times\n", prefix+"milligpu.pods_per_s_to_"+peer, theirs/ours)
 	}
 	return nil
-}
-
-func median(values []float64) float64 {
-	sorted := append([]float64(nil), values...)
-	sort.Float64s(sorted)
-	return sorted[len(sorted)/2]
 }
 
 func say(prefix string, f figures) {
@@ -155,7 +146,7 @@ func say(prefix string, f figures) {
 	for _, name := range names {
 		var what, unit string
 		fmt.Sscan(name, &what, &unit)
-		fmt.Printf("%-70s %.4g %s\n", prefix+"."+what, median(f[name]), unit)
+		fmt.Printf("%-70s %.4g %s\n", prefix+"."+what, harness.Median(f[name]), unit)
 	}
 }
 
@@ -181,8 +172,12 @@ func (w *environment) burst(pods int, f figures, webhooks string, binds bool) (s
 func (w *environment) newSpace() (string, error) {
 	w.space++
 	space := fmt.Sprintf("burst-%d", w.space)
+	return space, w.createSpace(space)
+}
+
+func (w *environment) createSpace(space string) error {
 	_, err := w.Admin.Create("/api/v1/namespaces", harness.Object{"metadata": harness.Object{"name": space}})
-	return space, err
+	return err
 }
 
 func (w *environment) clear(space string) error {
@@ -331,7 +326,7 @@ func doubts(d *harness.Daemon) int {
 
 func (w *environment) fillHalf() error {
 	const space = "half"
-	if _, err := w.Admin.Create("/api/v1/namespaces", harness.Object{"metadata": harness.Object{"name": space}}); err != nil {
+	if err := w.createSpace(space); err != nil {
 		return err
 	}
 	if err := w.d.Start(); err != nil {

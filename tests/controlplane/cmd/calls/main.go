@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"sort"
 	"strings"
 	"syscall"
 	"time"
@@ -90,11 +89,8 @@ func (w *environment) prepare() (err error) {
 	if w.account, err = w.CreateAccount(); err != nil {
 		return err
 	}
-	for _, node := range harness.BurstNodesOf(*nodes, *gpus) {
-		if _, err := w.Admin.Create(harness.NodePath(""), node.Object()); err != nil {
-			return err
-		}
-		w.names = append(w.names, node.Name)
+	if w.names, err = w.Admin.CreateNodes(harness.BurstNodesOf(*nodes, *gpus)); err != nil {
+		return err
 	}
 	if _, err := w.Admin.Create("/api/v1/namespaces", object{"metadata": object{"name": space}}); err != nil {
 		return err
@@ -139,11 +135,7 @@ func race(peers []*peer, count int, before func(*peer) error) error {
 	return nil
 }
 
-func median(took []time.Duration) float64 {
-	sorted := append([]time.Duration(nil), took...)
-	sort.Slice(sorted, func(i, k int) bool { return sorted[i] < sorted[k] })
-	return float64(sorted[len(sorted)/2].Nanoseconds()) / 1000
-}
+func median(took []time.Duration) float64 { return float64(harness.Median(took).Nanoseconds()) / 1000 }
 
 /* the first peer is ours */
 func say(what string, peers []*peer) {
@@ -218,15 +210,9 @@ func filter(address string, bodies [][]byte) func(int) error {
 	var number int
 	return func(int) error {
 		number++
-		response, err := client.Post("http://"+address+"/scheduler/filter", "application/json",
-			bytes.NewReader(bodies[number%len(bodies)]))
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		answer, err := io.ReadAll(response.Body)
-		if err == nil && (response.StatusCode != http.StatusOK || !bytes.Contains(answer, []byte(`"NodeNames":["`))) {
-			err = fmt.Errorf("%s %.200s", response.Status, answer)
+		code, answer, err := harness.Post(client, "http://"+address+"/scheduler/filter", bodies[number%len(bodies)])
+		if err == nil && (code != http.StatusOK || !bytes.Contains(answer, []byte(`"NodeNames":["`))) {
+			err = fmt.Errorf("%d %.200s", code, answer)
 		}
 		return err
 	}
@@ -241,19 +227,13 @@ func (w *environment) refusedBind(address string) (func() error, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask, err := json.Marshal(object{"PodName": asked, "PodUID": harness.Text(pod, "metadata", "uid"), "PodNamespace": space,
-		"Node": "nowhere"})
+	ask, err := harness.BindRequest(pod, "nowhere")
 	if err != nil {
 		return nil, err
 	}
 	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{}}
 	return func() error {
-		response, err := client.Post("http://"+address+"/scheduler/bind", "application/json", bytes.NewReader(ask))
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		answer, err := io.ReadAll(response.Body)
+		_, answer, err := harness.Post(client, "http://"+address+"/scheduler/bind", ask)
 		if err == nil && bytes.Contains(answer, []byte(`"Error":""`)) {
 			err = fmt.Errorf("a pod was bound to a node that does not exist")
 		}

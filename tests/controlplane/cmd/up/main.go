@@ -49,10 +49,8 @@ func bringUp(dir string) (*harness.Cluster, *harness.Daemon, error) {
 	if err != nil {
 		return cluster, nil, err
 	}
-	for _, node := range harness.DemoNodes() {
-		if _, err := cluster.Admin.Create(harness.NodePath(""), node.Object()); err != nil {
-			return cluster, nil, err
-		}
+	if _, err := cluster.Admin.CreateNodes(harness.DemoNodes()); err != nil {
+		return cluster, nil, err
 	}
 	kubeconfig, err := account.Kubeconfig(dir, "milligpud", cluster.URL, cluster.CAFile)
 	if err != nil {
