@@ -168,31 +168,54 @@ func (f *fixture) deleteAll() {
 	})
 }
 
-// story returns what explains a failed test: its pods, the last webhook calls, the ends of the logs.
+// storyOf returns what happened to one pod: its webhook calls, and what kube-scheduler says of it.
+func (f *fixture) storyOf(pod string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "---- %s\n", pod)
+	for _, call := range tail(f.w.front.Calls("", f.space+"/"+pod), 8) {
+		fmt.Fprintf(&b, "%s\n", call)
+	}
+	for _, line := range tail(harness.LinesWith(f.schedulerLog(), f.space+"/"+pod+`"`), 16) {
+		fmt.Fprintf(&b, "%.400s\n", line)
+	}
+	return b.String()
+}
+
+func (f *fixture) schedulerLog() string { return f.w.Dir + "/kube-scheduler-default-scheduler.log" }
+
+// story returns what explains a failed test: its pods, the last webhook calls, the first pod without a node, the
+// ends of the logs.
 func (f *fixture) story() string {
 	var b strings.Builder
 	pods, err := f.api.Get(harness.PodPath(f.space, ""))
 	if err != nil {
 		return err.Error() + "\n" + f.w.Tails(15)
 	}
+	waiting := ""
 	for i, pod := range harness.Items(pods, "items") {
+		name := harness.Text(pod, "metadata", "name")
+		if waiting == "" && nodeOf(pod) == "" {
+			waiting = name
+		}
 		if i == 30 {
 			b.WriteString("...\n")
-			break
 		}
-		_, reason, message := harness.Condition(pod)
-		fmt.Fprintf(&b, "pod %s on %q %s %s\n", harness.Text(pod, "metadata", "name"),
-			harness.Text(pod, "spec", "nodeName"), reason, message)
+		if i < 30 {
+			_, reason, message := harness.Condition(pod)
+			fmt.Fprintf(&b, "pod %s on %q %s %s\n", name, nodeOf(pod), reason, message)
+		}
 	}
 	for _, call := range tail(f.w.front.Calls("", ""), 12) {
-		fmt.Fprintf(&b, "%s %s %s: %d %.300s\n", call.At.Format("15:04:05.000"), call.Verb,
-			call.Pod, call.Code, call.Answer)
+		fmt.Fprintf(&b, "%s\n", call)
+	}
+	if waiting != "" {
+		b.WriteString(f.storyOf(waiting))
 	}
 	if f.d != nil {
 		b.WriteString("---- milligpud\n" + f.d.Proc.Tail(40) + "\n")
 	}
 	b.WriteString("---- kube-scheduler\n" +
-		harness.TailFile(f.w.Dir+"/kube-scheduler-default-scheduler.log", 8))
+		harness.TailFile(f.schedulerLog(), 8))
 	return b.String()
 }
 

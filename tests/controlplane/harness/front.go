@@ -3,6 +3,7 @@ package harness
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -24,6 +25,10 @@ type Call struct {
 	Answer string
 	Body   string
 	Code   int
+}
+
+func (c Call) String() string {
+	return fmt.Sprintf("%s %s %s: %d %.300s", c.At.Format("15:04:05.000"), c.Verb, c.Pod, c.Code, c.Answer)
 }
 
 // Front stands between kube-schedulers and milligpud: it records the calls and keeps one address while

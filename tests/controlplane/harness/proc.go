@@ -172,6 +172,21 @@ func (p *Proc) Tail(lines int) string {
 	return TailFile(p.Log, lines)
 }
 
+// LinesWith returns the lines of a file that contain a word, or why it cannot be read.
+func LinesWith(path, word string) []string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var some []string
+	for line := range strings.Lines(string(data)) {
+		if strings.Contains(line, word) {
+			some = append(some, strings.TrimRight(line, "\n"))
+		}
+	}
+	return some
+}
+
 // TailFile returns the last lines of a file.
 func TailFile(path string, lines int) string {
 	data, err := os.ReadFile(path)

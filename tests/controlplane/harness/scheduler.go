@@ -35,13 +35,13 @@ extenders:
 }
 
 // StartScheduler starts a kube-scheduler for pods with this schedulerName; webhooks is the URL prefix of
-// the extender, without a trailing slash.
+// the extender, without a trailing slash. Its log tells what happens to each pod.
 func (c *Cluster) StartScheduler(name, webhooks string) (*Proc, error) {
-	return c.StartSchedulerWith(name, schedulerYAML(c.Kubeconfig, name, webhooks))
+	return c.StartSchedulerWith(name, schedulerYAML(c.Kubeconfig, name, webhooks), "--v=3")
 }
 
 // StartSchedulerWith starts a kube-scheduler with this configuration.
-func (c *Cluster) StartSchedulerWith(name, text string) (*Proc, error) {
+func (c *Cluster) StartSchedulerWith(name, text string, args ...string) (*Proc, error) {
 	ports, err := FreePorts(1)
 	if err != nil {
 		return nil, err
@@ -50,10 +50,10 @@ func (c *Cluster) StartSchedulerWith(name, text string) (*Proc, error) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := c.Start("kube-scheduler-"+name, Component("kube-scheduler"), "--config="+config,
-		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
-		"--cert-dir="+filepath.Join(c.Dir, "pki-scheduler-"+name),
-		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics")
+	args = append([]string{"--config=" + config, "--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", ports[0]), "--cert-dir=" + filepath.Join(c.Dir, "pki-scheduler-"+name),
+		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics"}, args...)
+	p, err := c.Start("kube-scheduler-"+name, Component("kube-scheduler"), args...)
 	if err != nil {
 		return nil, err
 	}
