@@ -148,7 +148,7 @@ static void daemon_pause_ms(int64_t ms)
 
 /*
  * Takes messages only after the cluster is identified, because another cluster's ledger must not be
- * changed. The first verification does not wait for that.
+ * changed. A verification does not wait for that.
  */
 static void *writer_main(void *user)
 {

@@ -19,8 +19,10 @@
 
 #include "diagnostics.h"
 
-/* Number of places (nodes) of the ledger in memory that the writer checks each second. */
-enum { PLACES_A_TURN = 128 };
+enum {
+    PLACES_A_TURN = 128,  /* places (nodes) in memory that the writer checks a second */
+    FIRST_MS = 60 * 1000, /* the longest wait for the first lists */
+};
 
 /* NONE --verifier--> ASKED --writer--> HELD --verifier--> NONE */
 enum meeting { MEETING_NONE, MEETING_ASKED, MEETING_HELD };
@@ -35,7 +37,8 @@ struct verifier {
     bool stopping;
     struct err err; /* result of the pin; ERR_NONE if it succeeded */
     struct verifier_facts facts;
-    int64_t due_ms; /* monotonic */
+    int64_t due_ms; /* monotonic; INT64_MIN before the first step */
+    bool had_one;   /* the first verification has ended */
     bool bundled;
 };
 
@@ -69,6 +72,7 @@ static void verifier_part(struct verifier *verifier, int64_t now_ms)
     verifier->meeting = MEETING_NONE;
     mutex_unlock(&verifier->lock);
     verifier->due_ms = interval_s == 0 ? INT64_MAX : now_ms + (int64_t)interval_s * 1000;
+    verifier->had_one = true;
     must(verifier->due_ms >= now_ms);
     (void)malloc_trim(0);
 }
@@ -293,6 +297,15 @@ static void fill_bundle(struct verifier *verifier)
 }
 
 /*
+ * The first lists of a large cluster keep two cores busy and replace most nodes, so the first
+ * verification waits for them: nothing is granted before milligpud is ready.
+ */
+static int64_t verifier_due_ms(const struct verifier *verifier)
+{
+    return !verifier->had_one && app_ready(verifier->app, NULL) ? INT64_MIN : verifier->due_ms;
+}
+
+/*
  * In safe mode no verification begins: the result is known, and the file must stay unchanged. A
  * pinned one is still completed, so that its transaction is closed.
  */
@@ -312,7 +325,9 @@ void verifier_step(struct verifier *verifier, int64_t now_ms)
             fill_bundle(verifier);
         return;
     }
-    if (meeting == MEETING_NONE && now_ms >= verifier->due_ms)
+    if (verifier->due_ms == INT64_MIN)
+        verifier->due_ms = now_ms + FIRST_MS;
+    if (meeting == MEETING_NONE && now_ms >= verifier_due_ms(verifier))
         verifier_ask(verifier, now_ms);
 }
 
@@ -329,5 +344,6 @@ int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms)
         return verifier->bundled ? WAKEUP_WAIT_MS_MAX : 0;
     if (meeting == MEETING_ASKED)
         return WAKEUP_WAIT_MS_MAX;
-    return verifier->due_ms > now_ms ? verifier->due_ms - now_ms : 0;
+    const int64_t due_ms = verifier_due_ms(verifier);
+    return due_ms > now_ms ? due_ms - now_ms : 0;
 }

@@ -15,6 +15,7 @@
 #include "milligpu/base/alloc.h"
 #include "milligpu/base/map.h"
 #include "milligpu/run/log.h"
+#include "milligpu/run/wakeup.h"
 #include "milligpu/selfcheck/verifier.h"
 #include "milligpu/spine/commits.h"
 #include "milligpu/spine/message.h"
@@ -297,6 +298,8 @@ static void after_batch(struct writer *writer)
     /* Pods that were turned away before milligpud was ready may fit. */
     if (ready && !writer->was_ready) {
         log_plain(LOG_INFO, "ready");
+        if (writer->app->verifier != NULL)
+            wakeup_signal(writer->app->verifier_wakeup);
         writer_wake(writer, writer_some_node(writer));
     }
     writer->was_ready = ready;

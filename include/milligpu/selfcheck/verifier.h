@@ -1,5 +1,5 @@
 /*
- * verifier - verifies the ledger at start and then every verify_interval_s.
+ * verifier - verifies the ledger once milligpud is ready, and then every verify_interval_s.
  *
  *   verifier thread: open a read transaction on the file
  *     --> writer, between two batches: pin it, and take the snapshot of the same moment
@@ -21,11 +21,14 @@ struct verifier;
 struct verifier *verifier_new(struct app *app);
 void verifier_free(struct verifier *verifier);
 
-/* Starts or continues a verification that is due; the first one is due at once. */
+/*
+ * Starts or continues a verification that is due. The first one is due when milligpud is ready, at
+ * the latest a minute after the first step.
+ */
 void verifier_step(struct verifier *verifier, int64_t now_ms);
 /*
  * Returns the ms until the next step is due. app->verifier_wakeup is signaled before that for the
- * writer's part of a verification, for safe mode and for verifier_stop().
+ * writer's part of a verification, when milligpud is ready, for safe mode and for verifier_stop().
  */
 int64_t verifier_wait_ms(struct verifier *verifier, int64_t now_ms);
 

@@ -181,8 +181,8 @@ static void say_verified(struct doctor *doctor)
 
 /*
  * Damage to ended allocations is a finding of its own, because no grant depends on it
- * (docs/why/008). The first verification starts with the daemon and takes a while in a large
- * ledger.
+ * (docs/why/008). The first verification begins when milligpud is ready and takes a while in a
+ * large ledger.
  */
 static void check_history(struct doctor *doctor)
 {

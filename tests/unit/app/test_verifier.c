@@ -254,6 +254,38 @@ VERIFIER_TEST(verifier__checks_the_snapshot_of_readers)
     assert_true(atomic_load(&fixture->app.health.safe_mode));
 }
 
+VERIFIER_TEST(verifier__waits_until_milligpud_is_ready)
+{
+    atomic_store(&fixture->app.watch.pods_synced, false);
+    verifier(fixture);
+    assert_int_equal(verifier_wait_ms(fixture->app.verifier, fixture->now_ms), 60 * 1000);
+    assert_true(facts(fixture).at_ms == 0);
+    wakeup_wait(fixture->app.verifier_wakeup, 0); /* forgets earlier signals */
+    atomic_store(&fixture->app.watch.pods_synced, true);
+    fixture_run(fixture);
+    wakeup_wait(fixture->app.verifier_wakeup, INT64_MAX); /* the test would hang */
+    assert_int_equal(verifier_wait_ms(fixture->app.verifier, fixture->now_ms), 0);
+    verifier(fixture);
+    assert_true(facts(fixture).at_ms == fixture->wall_ms);
+    /* only the first one */
+    atomic_store(&fixture->app.watch.pods_synced, false);
+    assert_true(verifier_wait_ms(fixture->app.verifier, fixture->now_ms) > 0);
+    atomic_store(&fixture->app.watch.pods_synced, true);
+    assert_true(verifier_wait_ms(fixture->app.verifier, fixture->now_ms) > 0);
+}
+
+VERIFIER_TEST(verifier__waits_a_minute_at_most)
+{
+    atomic_store(&fixture->app.watch.pods_synced, false);
+    verifier(fixture);
+    fixture_pass(fixture, 59000);
+    verifier(fixture);
+    assert_true(facts(fixture).at_ms == 0);
+    fixture_pass(fixture, 1000);
+    verifier(fixture);
+    assert_true(facts(fixture).at_ms == fixture->wall_ms);
+}
+
 /* The verifier thread sleeps this long, unless its bell wakes it. */
 VERIFIER_TEST(verifier__sleeps_until_something_is_due)
 {
