@@ -93,14 +93,11 @@ static void move_all(struct map *map)
     must(map->old == NULL && map->moved == 0);
 }
 
-bool map_settle(struct map *map, size_t slots)
+void map_settle(struct map *map, size_t slots)
 {
     must(slots > 0);
-    if (map->old == NULL)
-        return false;
     map_move(map, slots);
     must(map->old == NULL || map->moved < map->old_slots);
-    return true;
 }
 
 /* Called when the table is three quarters full; the only allocation. */

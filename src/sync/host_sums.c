@@ -138,7 +138,7 @@ size_t host_sums_count(const struct host_sums *sums)
 
 void host_sums_settle(struct host_sums *sums, size_t slots)
 {
-    (void)map_settle(&sums->by_node, slots);
+    map_settle(&sums->by_node, slots);
 }
 
 void host_sums_show(struct host_sums *sums, const char *node, const struct host *allocatable)

@@ -708,7 +708,7 @@ void pod_cache_settle(struct pod_cache *pods, size_t slots)
 
     for (size_t i = 0; i < ARRAY_LEN(maps); i++) {
         mutex_lock(&pods->lock);
-        (void)map_settle(maps[i], slots);
+        map_settle(maps[i], slots);
         mutex_unlock(&pods->lock);
     }
 }

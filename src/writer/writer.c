@@ -400,8 +400,8 @@ static void settle(struct writer *writer, size_t slots)
     ledger_settle(writer->ledger, slots);
     pod_cache_settle(writer->app->pod_cache, slots);
     host_sums_settle(writer->host_sums, slots);
-    (void)map_settle(&writer->node_list.nodes_seen, slots);
-    (void)map_settle(&writer->node_list.ages, slots);
+    map_settle(&writer->node_list.nodes_seen, slots);
+    map_settle(&writer->node_list.ages, slots);
 }
 
 static void handle_batch(struct writer *writer, struct message **message, size_t taken)

@@ -47,9 +47,9 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
 
 /*
  * Goes on with a rehash that no change goes on with any more, by at most this many slots; the old
- * table is freed at its end. Returns false if there was nothing to do.
+ * table is freed at its end.
  */
-bool map_settle(struct map *map, size_t slots);
+void map_settle(struct map *map, size_t slots);
 
 /* Start with *at = 0; returns NULL at the end. The map must not change meanwhile. */
 void *map_next(const struct map *map, size_t *at);

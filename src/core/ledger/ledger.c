@@ -146,9 +146,9 @@ void ledger_settle(struct ledger *ledger, size_t slots)
 {
     must(ledger != NULL);
     must(slots > 0);
-    (void)map_settle(&ledger->slots, slots);
-    (void)map_settle(&ledger->live, slots);
-    (void)map_settle(&ledger->open, slots);
+    map_settle(&ledger->slots, slots);
+    map_settle(&ledger->live, slots);
+    map_settle(&ledger->open, slots);
     must(ledger->open.count <= ledger->live.count);
 }
 
