@@ -42,8 +42,9 @@
 enum { STORE_APPLICATION_ID = 0x6d475055 /* "mGPU" */ };
 
 struct store_migration {
-    uint32_t from;   /* version before the step */
-    const char *sql; /* migrates to version from + 1 */
+    uint32_t from;     /* version before the step */
+    const char *sql;   /* migrates to version from + 1 */
+    bool edits_schema; /* the text in sqlite_schema, which is closed otherwise (DEFENSIVE) */
 };
 
 struct store_schema {

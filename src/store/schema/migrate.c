@@ -18,13 +18,25 @@ static const struct store_migration *step_from(const struct store_schema *schema
     return NULL;
 }
 
+/* Opens sqlite_schema to a step of ours; the result is compared with schema.sql as after any step. */
+static void set_defensive(sqlite3 *db, bool on)
+{
+    int is = -1;
+
+    must(sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, (int)on, &is) == SQLITE_OK);
+    must(is == (int)on);
+}
+
 static int migrate_step(const struct store *store, const struct store_migration *step,
                         struct err *err)
 {
     must(sqlite3_get_autocommit(store->db) == 0);
     char orphan[128];
 
+    if (step->edits_schema)
+        set_defensive(store->db, false);
     int failed = db_exec(store->db, step->sql, err);
+    set_defensive(store->db, true);
     /* foreign_keys is off here, so dangling references must be searched for. */
     if (failed == 0)
         failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,

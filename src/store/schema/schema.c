@@ -21,13 +21,19 @@ extern const char store_from_5_sql[];
 extern const char store_from_6_sql[];
 extern const char store_from_7_sql[];
 extern const char store_from_8_sql[];
+extern const char store_from_9_sql[];
 
 /* The step from each released version to the next one. */
 static const struct store_migration steps[] = {
-    {.from = 1, .sql = store_from_1_sql}, {.from = 2, .sql = store_from_2_sql},
-    {.from = 3, .sql = store_from_3_sql}, {.from = 4, .sql = store_from_4_sql},
-    {.from = 5, .sql = store_from_5_sql}, {.from = 6, .sql = store_from_6_sql},
-    {.from = 7, .sql = store_from_7_sql}, {.from = 8, .sql = store_from_8_sql},
+    {.from = 1, .sql = store_from_1_sql},
+    {.from = 2, .sql = store_from_2_sql},
+    {.from = 3, .sql = store_from_3_sql},
+    {.from = 4, .sql = store_from_4_sql},
+    {.from = 5, .sql = store_from_5_sql},
+    {.from = 6, .sql = store_from_6_sql},
+    {.from = 7, .sql = store_from_7_sql},
+    {.from = 8, .sql = store_from_8_sql},
+    {.from = 9, .sql = store_from_9_sql, .edits_schema = true},
 };
 
 const struct store_schema store_schema = {.version = ARRAY_LEN(steps) + 1,

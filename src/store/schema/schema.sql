@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 9.  application_id 0x6d475055 ("mGPU"), user_version 9.
+-- The ledger of milligpu on disk, version 10.  application_id 0x6d475055 ("mGPU"), user_version 10.
 --
 --   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -17,6 +17,8 @@
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
 -- before goes to tests/released; comments and blanks may change freely.
+-- No condition and no trigger of a bind has IN with three values, with two columns, or OR over two indexes: SQLite builds a
+-- table in memory for each, in each bind.
 -- Times are milliseconds of UTC since 1970, as the wall clock said; 0: never.
 
 CREATE TABLE meta (
@@ -74,7 +76,7 @@ CREATE TABLE allocation (
     name           TEXT NOT NULL,
     node           TEXT NOT NULL,
     node_uid       TEXT NOT NULL,          -- names come again, uids do not
-    state          TEXT NOT NULL CHECK (state IN ('reserved', 'bound', 'released')),
+    state          TEXT NOT NULL CHECK (state = 'reserved' OR state = 'bound' OR state = 'released'),
     origin         TEXT NOT NULL CHECK (origin IN ('granted', 'observed')),
     presumed       INTEGER NOT NULL CHECK (presumed IN (0, 1)),
     in_doubt       INTEGER NOT NULL CHECK (in_doubt IN (0, 1)),
@@ -138,7 +140,7 @@ CREATE TABLE share (
     container  TEXT NOT NULL CHECK (container <> ''),
     gpu        TEXT NOT NULL CHECK (gpu <> ''),
     at         INTEGER NOT NULL CHECK (at BETWEEN 0 AND 511),     -- position within the allocation
-    kind       TEXT NOT NULL CHECK (kind IN ('app', 'init', 'sidecar')),
+    kind       TEXT NOT NULL CHECK (kind = 'app' OR kind = 'init' OR kind = 'sidecar'),
     life       INTEGER NOT NULL CHECK (life BETWEEN 0 AND 65535), -- order within the life of the pod
     milli      INTEGER NOT NULL CHECK (milli BETWEEN 1 AND 1000),
     mib        INTEGER NOT NULL CHECK (mib BETWEEN 0 AND 4294967295),
@@ -159,7 +161,8 @@ CREATE TABLE charge (
     PRIMARY KEY (allocation, gpu)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX charge_live ON charge (node, gpu, milli, mib) WHERE live = 1;
+-- SQLite 3.40 takes the condition for a column that it must read, too, so the index has it.
+CREATE INDEX charge_live ON charge (node, gpu, milli, mib, live) WHERE live = 1;
 CREATE INDEX charge_gpu ON charge (gpu, allocation) WHERE live = 0; -- live ones are found by charge_live
 
 CREATE TABLE journal (
@@ -257,11 +260,14 @@ WHEN NEW.live = 1 AND (SELECT origin FROM allocation WHERE id = NEW.allocation) 
 BEGIN
     SELECT RAISE(ABORT, 'a grant beyond the GPU') WHERE NOT EXISTS (
         SELECT 1 FROM gpu AS g
-        WHERE g.node = NEW.node AND (g.id = NEW.gpu OR g.alias = NEW.gpu) AND g.flags = 0
-        AND (SELECT sum(c.milli) FROM charge AS c
-             WHERE c.live = 1 AND c.node = NEW.node AND c.gpu IN (g.id, g.alias)) <= g.milli
-        AND (g.mib = 0 OR (SELECT sum(c.mib) FROM charge AS c
-             WHERE c.live = 1 AND c.node = NEW.node AND c.gpu IN (g.id, g.alias)) <= g.mib));
+        WHERE g.node = NEW.node AND g.flags = 0
+        AND g.id = coalesce((SELECT id FROM gpu WHERE node = NEW.node AND id = NEW.gpu),
+                            (SELECT id FROM gpu WHERE node = NEW.node AND alias = NEW.gpu))
+        AND (SELECT sum(milli) <= g.milli AND (g.mib = 0 OR sum(mib) <= g.mib) FROM (
+             SELECT c.milli, c.mib FROM charge AS c
+             WHERE c.live = 1 AND c.node = NEW.node AND c.gpu = g.id
+             UNION ALL SELECT c.milli, c.mib FROM charge AS c
+             WHERE c.live = 1 AND c.node = NEW.node AND c.gpu = g.alias)));
 END;
 
 CREATE TRIGGER charge_named AFTER INSERT ON charge
@@ -269,8 +275,9 @@ WHEN NEW.live = 1
 BEGIN
     SELECT RAISE(ABORT, 'a charge on another node than its allocation')
     WHERE NEW.node IS NOT (SELECT lives_on FROM allocation WHERE id = NEW.allocation);
-    SELECT RAISE(ABORT, 'a charge of a GPU that the node does not have') WHERE NOT EXISTS (
-        SELECT 1 FROM gpu AS g WHERE g.node = NEW.node AND (g.id = NEW.gpu OR g.alias = NEW.gpu));
+    SELECT RAISE(ABORT, 'a charge of a GPU that the node does not have')
+    WHERE NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND id = NEW.gpu)
+      AND NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND alias = NEW.gpu);
 END;
 
 CREATE TRIGGER charge_stays BEFORE UPDATE ON charge

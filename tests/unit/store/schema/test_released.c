@@ -97,8 +97,8 @@ static unsigned ask_history(struct shelf *shelf, const struct store_history_quer
 TEST(released__answers_which_pod_held_a_gpu_when)
 {
     static const unsigned rows[] = {
-        0,  15, 16, 16, 17,
-        17, 17, 18, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
+        0,  15, 16, 16, 17, 17,
+        17, 18, 18, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
     assert_int_equal(ARRAY_LEN(rows), store_schema.version);
     for (uint32_t version = 1; version < store_schema.version; version++) {
         struct shelf shelf;
@@ -172,7 +172,7 @@ TEST(released__has_no_workload_and_no_agents_before_they_were_kept)
     }
 }
 
-/* The log is limited in bytes, whatever the pages are. */
+/* The log is limited in bytes, whatever the pages are; from version 9 on, a new ledger has small ones. */
 TEST(released__keeps_its_pages)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
@@ -180,10 +180,30 @@ TEST(released__keeps_its_pages)
         char was[128];
         lay(&shelf, version, "-killed", was, sizeof was);
         shelf_open(&shelf);
-        assert_sql(&shelf, "PRAGMA page_size", 4096);
-        assert_int_equal(shelf.store->page_bytes, 4096);
-        assert_int_equal(shelf.store->limits.wal_soft, (4 << 20) / 4096);
-        assert_in_range(atomic_load(&shelf.store->used_bytes), 20 * 4096, 1 << 20);
+        const int page_bytes = version < 9 ? 4096 : 1024;
+        assert_sql(&shelf, "PRAGMA page_size", page_bytes);
+        assert_int_equal(shelf.store->page_bytes, page_bytes);
+        assert_int_equal(shelf.store->limits.wal_soft, (4 << 20) / page_bytes);
+        assert_in_range(atomic_load(&shelf.store->used_bytes), 20 * page_bytes, 1 << 20);
+        shelf_done(&shelf);
+    }
+}
+
+/* A step of the migration may edit the text of the schema, and nothing afterwards. */
+TEST(released__has_a_closed_schema_afterwards)
+{
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        char was[128];
+        lay(&shelf, version, "", was, sizeof was);
+        shelf_open(&shelf);
+        assert_int_equal(sqlite3_exec(shelf.store->db,
+                                      "PRAGMA writable_schema=ON;"
+                                      "UPDATE sqlite_schema SET sql = sql",
+                                      NULL, NULL, NULL),
+                         SQLITE_ERROR);
+        assert_string_equal(sqlite3_errmsg(shelf.store->db),
+                            "table sqlite_master may not be modified");
         shelf_done(&shelf);
     }
 }
@@ -195,9 +215,9 @@ TEST(released__with_changed_tables_is_not_migrated)
     struct err err;
     char was[128];
     lay(&shelf, 1, "", was, sizeof was);
-    shelf_run(&shelf, "DROP TRIGGER charge_within");
+    shelf_run(&shelf, "DROP TRIGGER charge_stays");
     assert_int_equal(shelf_try(&shelf, &err), -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 9"));
+    assert_non_null(strstr(err.text, "not those of version 10"));
     assert_sql(&shelf, "PRAGMA user_version", 1);
     assert_sql(&shelf, "SELECT count(*) FROM allocation", 12);
     shelf_done(&shelf);
@@ -245,7 +265,7 @@ TEST(released__damage_is_found_before_migration)
     static const struct {
         const char *sql, *found;
     } damages[] = {
-        {"DROP TRIGGER charge_within", "tables: "},
+        {"DROP TRIGGER charge_stays", "tables: "},
         {"DROP TRIGGER share_stays;"
          "UPDATE share SET milli = milli - 1, asked = NULL WHERE milli > 1;"
          "CREATE TRIGGER share_stays BEFORE UPDATE ON share\nBEGIN\n"
@@ -257,7 +277,7 @@ TEST(released__damage_is_found_before_migration)
         struct err err;
         char was[128];
         struct checks checks = {0};
-        lay(&shelf, 8, "", was, sizeof was);
+        lay(&shelf, 9, "", was, sizeof was);
         shelf_run(&shelf, damages[i].sql);
         assert_int_equal(store_verify_file(shelf.path, &checks, take_check, &err), 0);
         if (strncmp(checks.wrong, damages[i].found, strlen(damages[i].found)) != 0)
@@ -273,7 +293,7 @@ TEST(released__damaged_pages_are_reported_first)
     struct err err;
     char was[128];
     struct checks checks = {0};
-    lay(&shelf, 8, "", was, sizeof was);
+    lay(&shelf, 9, "", was, sizeof was);
     FILE *file = fopen(shelf.path, "r+b");
     assert_non_null(file);
     for (long page = 4; page < 12; page++) {

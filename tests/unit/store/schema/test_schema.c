@@ -371,6 +371,16 @@ FIXTURE_TEST(grant_row__fits_to_the_last_thousandth_and_mib)
               "UPDATE gpu SET mib = 1 WHERE id = 'GPU-e';" GRANT "'GPU-e', 0, 'n1', 900, 2, 1)");
 }
 
+FIXTURE_TEST(grant_row__is_of_the_gpu_with_that_id_before_one_with_that_alias)
+{
+    must_do(db, "INSERT INTO gpu VALUES ('n1', 'GPU-g', 'GPU-e', '', 1000, 0, 3, -1, 0, 0)");
+    allowed(db, GRANT "'GPU-e', 0, 'n1', 900, 0, 1)");
+    forbidden(db, GRANT "'GPU-e', 0, 'n1', 901, 0, 1)");
+    forbidden(db,
+              "UPDATE gpu SET flags = 1 WHERE id = 'GPU-e';" GRANT "'GPU-e', 0, 'n1', 1, 0, 1)");
+    allowed(db, "UPDATE gpu SET flags = 1 WHERE id = 'GPU-g';" GRANT "'GPU-e', 0, 'n1', 1, 0, 1)");
+}
+
 FIXTURE_TEST(observed_row__may_exceed_the_gpu)
 {
     allowed(db, OBSERVED "'GPU-a', 0, 'n1', 9999, 9999, 1)");
@@ -402,6 +412,11 @@ FIXTURE_TEST(charge_row__names_a_gpu_of_its_node)
     allowed(db, OBSERVED "'GPU-e', 0, 'n1', 1, 0, 1), (9, 'n1/gpu-0', 1, 'n1', 1, 0, 1)");
     allowed(db, POD("9", "z", "n2", "bound",
                     "observed") "INSERT INTO charge VALUES (9, 'GPU-c', 0, 'n2', 1, 0, 1)");
+    /* an alias is of one node, too */
+    forbidden(db, POD("9", "z", "n2", "bound",
+                      "observed") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n2', 1, 0, 1)");
+    forbidden(db, POD("9", "z", "n2", "bound",
+                      "granted") "INSERT INTO charge VALUES (9, 'n1/gpu-0', 0, 'n2', 1, 0, 1)");
     allowed(db, OBSERVED "'GPU-c', 0, 'n9', 1, 0, 0)"); /* ended charges are not checked */
     forbidden(db, "INSERT INTO charge VALUES (3, 'GPU-b', 0, 'n1', 1, 0, 1)"); /* it has ended */
 }
