@@ -516,7 +516,10 @@ void state_command(struct strbuf *out, const struct command *command);
 struct node_build state_build_of(const struct node *node);
 enum { GPU_FLAGS_KEPT = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE };
 
-/* rows.c: reads and checks each row and passes it on; borrowed for the call. */
+/*
+ * rows.c: reads and checks each row and passes it on; borrowed for the call. names NULL: so are the
+ * atoms, and the same name may be another atom in the next row.
+ */
 typedef int rows_node(void *user, const struct node_build *build, struct err *err);
 typedef int rows_allocation(void *user, int64_t id, const struct allocation_facts *facts,
                             struct err *err);

@@ -254,18 +254,16 @@ static int find_missing(const struct likeness *like, struct err *err)
 int store_read_compare(struct store_read *read, const struct snapshot *snapshot, struct err *err)
 {
     struct likeness like = {.db = read->db, .snapshot = snapshot};
-    struct names *names = names_new();
 
     must(read->pinned);
     strbuf_init(&like.disk);
     strbuf_init(&like.memory);
-    int failed = rows_nodes(read->db, names, &like, like_node, err);
+    int failed = rows_nodes(read->db, NULL, &like, like_node, err);
     if (failed == 0)
-        failed = rows_allocations(read->db, names, false, &like, like_allocation, err);
+        failed = rows_allocations(read->db, NULL, false, &like, like_allocation, err);
     if (failed == 0 && (like.nodes != snapshot->nodes || like.allocations != snapshot->allocations))
         failed = find_missing(&like, err);
     strbuf_done(&like.disk);
     strbuf_done(&like.memory);
-    names_free(names);
     return unless_interrupted(read, failed, err);
 }

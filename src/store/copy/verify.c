@@ -212,10 +212,7 @@ static int verify_check_allocations(struct row_check *check, struct names *names
 static int check_all_charges(sqlite3 *db, bool past, struct err *err)
 {
     struct row_check check = {.db = db};
-    struct names *names = names_new();
-    const int failed = verify_check_allocations(&check, names, past, err);
-
-    names_free(names);
+    const int failed = verify_check_allocations(&check, NULL, past, err);
     must(failed <= 0);
     return failed;
 }
@@ -251,9 +248,7 @@ static int check_node(void *user, const struct node_build *build, struct err *er
 static int check_nodes(sqlite3 *db, struct err *err)
 {
     struct row_check check = {.db = db};
-    struct names *names = names_new();
-    const int failed = rows_nodes(db, names, &check, check_node, err);
-    names_free(names);
+    const int failed = rows_nodes(db, NULL, &check, check_node, err);
     must(failed <= 0);
     return failed;
 }
@@ -628,7 +623,6 @@ static int compare_rest(struct replay *replay, struct err *err)
 static int check_replay(sqlite3 *db, struct err *err)
 {
     struct replay replay = {.db = db};
-    struct names *names = names_new();
 
     must(db != NULL);
     map_init(&replay.replayed);
@@ -639,9 +633,9 @@ static int check_replay(sqlite3 *db, struct err *err)
     if (failed == 0)
         failed = replay_journal(&replay, err);
     if (failed == 0)
-        failed = rows_nodes(db, names, &replay, compare_node, err);
+        failed = rows_nodes(db, NULL, &replay, compare_node, err);
     if (failed == 0)
-        failed = rows_allocations(db, names, false, &replay, compare_allocation, err);
+        failed = rows_allocations(db, NULL, false, &replay, compare_allocation, err);
     if (failed == 0)
         failed = compare_rest(&replay, err);
 
@@ -653,7 +647,6 @@ static int check_replay(sqlite3 *db, struct err *err)
     strbuf_done(&replay.text);
     strbuf_done(&replay.state);
     strbuf_done(&replay.kept);
-    names_free(names);
     return failed;
 }
 

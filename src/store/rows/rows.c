@@ -3,8 +3,8 @@
  * store_load() at start and by every check, in the thread that owns the connection. The file is
  * untrusted input: each column has a range, each allocation must satisfy allocation_fault(), and
  * the first fault ends the reading with CORRUPT. Columns are read in the order of the SELECT. The
- * arguments of each() are borrowed for the call. In order: words, GPUs, claims, nodes, shares,
- * allocations.
+ * arguments of each() are borrowed for the call. In order: names, words, GPUs, claims, nodes,
+ * shares, allocations.
  */
 #include <string.h>
 
@@ -12,8 +12,42 @@
 
 #include "store/store_internal.h"
 
-/* Limit of a node's GPUs: far more than it can show plus absent ones that its pods can hold. */
-enum { GPU_ROWS_MAX = 4096 };
+enum {
+    /* Limit of a node's GPUs: far more than it can show plus absent ones that its pods can hold. */
+    GPU_ROWS_MAX = 4096,
+    /* Names of former rows that are kept for nobody: they fit a CPU's cache. */
+    NAMES_AT_HAND = 2048,
+};
+
+/* The table that the names of the next row are in. */
+struct row_names {
+    struct names *names;
+    bool is_own; /* nobody keeps a name from one row to the next */
+};
+
+static struct row_names row_names_start(struct names *names)
+{
+    const bool is_own = names == NULL;
+    return (struct row_names){is_own ? names_new() : names, is_own};
+}
+
+/* A table of all names of the ledger would take memory, and each look-up would miss the caches. */
+static void row_names_next(struct row_names *at)
+{
+    must(at->names != NULL);
+    if (!at->is_own || names_count(at->names) <= NAMES_AT_HAND)
+        return;
+    names_free(at->names);
+    at->names = names_new();
+}
+
+static void row_names_end(struct row_names *at)
+{
+    must(at->names != NULL);
+    if (at->is_own)
+        names_free(at->names);
+    at->names = NULL;
+}
 
 static const struct atom *rows_intern(struct names *names, const char *text)
 {
@@ -67,7 +101,7 @@ struct node_rows {
     sqlite3_stmt *nodes;
     sqlite3_stmt *gpus;
     sqlite3_stmt *owned_ids;
-    struct names *names;
+    struct row_names in;
     struct gpu *gpu; /* GPUs of the current node, including absent ones; reused */
     uint32_t count;  /* of gpu */
     uint32_t shown;  /* number of GPUs that are not absent */
@@ -109,7 +143,7 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
     must(bind.rc == SQLITE_OK);
     while ((more = db_step(rows->gpus, err)) > 0) {
         struct row row = row_start(rows->gpus);
-        const struct gpu gpu = rows_read_gpu(&row, rows->names);
+        const struct gpu gpu = rows_read_gpu(&row, rows->in.names);
         more = row_check(&row, "gpu", err);
         if (more < 0)
             break;
@@ -144,7 +178,7 @@ static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *ou
             break;
         }
         struct row row = row_start(rows->owned_ids);
-        rows->owned_id[count++] = rows_intern(rows->names, row_text(&row));
+        rows->owned_id[count++] = rows_intern(rows->in.names, row_text(&row));
         more = row_check(&row, "claim", err);
         if (more < 0)
             break;
@@ -157,14 +191,14 @@ static int read_owned_ids(struct node_rows *rows, const char *node, uint32_t *ou
 /* The arrays in out belong to rows and are valid until the next node. */
 static int rows_read_node(struct node_rows *rows, struct node_build *out, struct err *err)
 {
-    must(rows->names != NULL);
+    must(rows->in.names != NULL);
     struct row row = row_start(rows->nodes);
 
-    *out = (struct node_build){.name = rows_intern(rows->names, row_text(&row))};
-    out->uid = rows_intern(rows->names, row_text(&row));
+    *out = (struct node_build){.name = rows_intern(rows->in.names, row_text(&row))};
+    out->uid = rows_intern(rows->in.names, row_text(&row));
     out->source = rows_read_source(&row);
     out->problem = read_problem(&row);
-    out->problem_text = rows_intern(rows->names, row_text(&row));
+    out->problem_text = rows_intern(rows->in.names, row_text(&row));
     out->gone = row_number(&row, 0, 1) != 0;
     out->since_ms = row_number(&row, INT64_MIN, INT64_MAX);
     int failed = row_check(&row, "node", err);
@@ -180,7 +214,7 @@ static int rows_read_node(struct node_rows *rows, struct node_build *out, struct
 
 int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, struct err *err)
 {
-    struct node_rows rows = {.names = names};
+    struct node_rows rows = {.in = row_names_start(names)};
 
     must(each != NULL);
     int more = db_prepare(db,
@@ -197,6 +231,7 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
                           err);
     while (more == 0 && (more = db_step(rows.nodes, err)) > 0) {
         struct node_build build;
+        row_names_next(&rows.in);
         more = rows_read_node(&rows, &build, err);
         if (more == 0)
             more = each(user, &build, err);
@@ -205,13 +240,14 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
     (void)sqlite3_finalize(rows.gpus);
     (void)sqlite3_finalize(rows.owned_ids);
     xfree(rows.gpu);
+    row_names_end(&rows.in);
     return more;
 }
 
 struct allocation_rows {
     sqlite3_stmt *allocations;
     sqlite3_stmt *shares;
-    struct names *names;
+    struct row_names in;
     struct arena arena;     /* container names of the current allocation */
     struct share *share;    /* PARTS_MAX elements, owned; shares of the current allocation */
     uint16_t at[PARTS_MAX]; /* their positions */
@@ -267,7 +303,7 @@ static int rows_read_shares(struct allocation_rows *rows, int64_t id, uint32_t *
             break;
         }
         struct row row = row_start(rows->shares);
-        rows->share[count] = rows_read_share(&row, rows->names, &rows->arena);
+        rows->share[count] = rows_read_share(&row, rows->in.names, &rows->arena);
         rows->at[count++] = (uint16_t)row_number(&row, 0, PARTS_MAX - 1);
         more = row_check(&row, "share", err);
         if (more < 0)
@@ -318,7 +354,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     struct row row = row_start(rows->allocations);
 
     const int64_t id = row_number(&row, INT64_MIN, INT64_MAX);
-    read_facts(&row, rows->names, &facts);
+    read_facts(&row, rows->in.names, &facts);
     /* SQLite generates the column when a row is written, and does not compare it afterwards. */
     (void)row_number(&row, 1, 1);
     int failed = row_check(&row, "allocation", err);
@@ -343,7 +379,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,
                      struct err *err)
 {
-    struct allocation_rows rows = {.names = names};
+    struct allocation_rows rows = {.in = row_names_start(names)};
 
     must(each != NULL);
     arena_init(&rows.arena);
@@ -359,11 +395,14 @@ int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, ro
                           "SELECT container, kind, life, gpu, milli, mib, coalesce(asked, milli),"
                           " at FROM share WHERE allocation = ? ORDER BY container, gpu",
                           &rows.shares, err);
-    while (more == 0 && (more = db_step(rows.allocations, err)) > 0)
+    while (more == 0 && (more = db_step(rows.allocations, err)) > 0) {
+        row_names_next(&rows.in);
         more = read_allocation(&rows, user, each, err);
+    }
     (void)sqlite3_finalize(rows.allocations); /* repeats the error of the step */
     (void)sqlite3_finalize(rows.shares);
     xfree(rows.share);
     arena_done(&rows.arena);
+    row_names_end(&rows.in);
     return more;
 }

@@ -466,3 +466,54 @@ FIXTURE_TEST(verify__that_is_interrupted_finds_nothing)
     }
     sqlite3_reset_auto_extension();
 }
+
+/* --- names --- */
+
+/* problem_text of each node that was read; the same text in all. */
+struct reasons {
+    const struct atom *atom[4000];
+    size_t count;
+};
+
+static int keep_reason(void *user, const struct node_build *build, struct err *err)
+{
+    struct reasons *reasons = user;
+
+    (void)err;
+    assert_true(reasons->count < ARRAY_LEN(reasons->atom));
+    reasons->atom[reasons->count++] = atom_ref(build->problem_text);
+    return 0;
+}
+
+/* How often another atom follows. */
+static size_t other_atoms(const struct shelf *shelf, struct names *names)
+{
+    static struct reasons reasons;
+    CLEANUP(db_closep) sqlite3 *db = NULL;
+    struct err err;
+    size_t others = 0;
+
+    reasons.count = 0;
+    assert_int_equal(db_open(shelf->path, DB_READ, &db, &err), 0);
+    assert_int_equal(rows_nodes(db, names, &reasons, keep_reason, &err), 0);
+    assert_int_equal(reasons.count, 3002);
+    for (size_t i = 1; i < reasons.count; i++)
+        others += reasons.atom[i] != reasons.atom[i - 1];
+    for (size_t i = 0; i < reasons.count; i++)
+        atom_unref(reasons.atom[i]);
+    return others;
+}
+
+FIXTURE_TEST(rows__keep_all_names_for_a_caller_with_a_table_and_few_for_one_without)
+{
+    struct names *names = names_new();
+
+    shelf_spoil(shelf, "UPDATE node SET problem_text = '';"
+                       " WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+                       " WHERE i < 3000) INSERT INTO node SELECT 'n-' || i, 'uid-' || i, source,"
+                       " problem, '', gone, since_ms FROM node CROSS JOIN n WHERE name = 'n1'");
+    assert_int_equal(other_atoms(shelf, names), 0);
+    assert_true(names_count(names) > 6000); /* two of each node */
+    assert_int_equal(other_atoms(shelf, NULL), 2);
+    names_free(names);
+}
