@@ -431,17 +431,32 @@ const char *row_text_or_null(struct row *row)
     return text;
 }
 
+/* Names the column that has been passed. */
+static void blame_last(struct row *row)
+{
+    must(row->at > 0);
+    row->at--;
+    db_blame(row);
+    row->at++;
+}
+
 const char *row_text(struct row *row)
 {
     must(row->stmt != NULL);
     const char *text = row_text_or_null(row);
     if (text != NULL)
         return text;
-    /* Steps back to the column that row_text_or_null() has passed, to name it. */
-    row->at--;
-    db_blame(row);
-    row->at++;
+    blame_last(row);
     return "";
+}
+
+const char *row_name(struct row *row)
+{
+    const char *name = row_text(row);
+    must(row->at > 0);
+    if (name[0] == '\0')
+        blame_last(row);
+    return name;
 }
 
 int64_t row_number(struct row *row, int64_t least, int64_t most)
@@ -483,9 +498,7 @@ int row_word(struct row *row, const char *const *words, size_t count)
     for (size_t i = 0; i < count; i++)
         if (strcmp(text, words[i]) == 0)
             return (int)i;
-    row->at--;
-    db_blame(row);
-    row->at++;
+    blame_last(row);
     return 0;
 }
 

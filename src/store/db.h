@@ -85,6 +85,7 @@ struct row {
 struct row row_start(sqlite3_stmt *stmt);
 const char *row_text(struct row *row); /* valid until the next step */
 const char *row_text_or_null(struct row *row);
+const char *row_name(struct row *row); /* a text that is not empty */
 int64_t row_number(struct row *row, int64_t least, int64_t most);
 struct text row_bytes(struct row *row); /* a BLOB, valid until the next step */
 int row_word(struct row *row, const char *const *words, size_t count); /* the index in words */

@@ -195,7 +195,7 @@ static int like_allocation(void *user, int64_t id, const struct allocation_facts
     const struct allocation *mine =
         node == NULL ? NULL : node_allocation(node, text_of(facts->uid));
 
-    must(id != INT64_MIN);
+    must(id > 0);
     like->allocations++;
     if (mine == NULL)
         return read_transaction_unlike(like, "the allocation of pod", facts->uid, false, err);

@@ -597,7 +597,7 @@ static int compare_allocation(void *user, int64_t id, const struct allocation_fa
 {
     struct replay *replay = user;
 
-    must(id != INT64_MIN);
+    must(id > 0);
     strbuf_reset(&replay->state);
     strbuf_reset(&replay->kept);
     state_step(&replay->state, facts);
@@ -660,7 +660,7 @@ static int load_allocation(void *user, int64_t id, const struct allocation_facts
                            struct err *err)
 {
     must(user != NULL);
-    must(id != INT64_MIN);
+    must(id > 0);
     return ledger_restore(user, facts, err);
 }
 

@@ -194,7 +194,7 @@ static int rows_read_node(struct node_rows *rows, struct node_build *out, struct
     must(rows->in.names != NULL);
     struct row row = row_start(rows->nodes);
 
-    *out = (struct node_build){.name = rows_intern(rows->in.names, row_text(&row))};
+    *out = (struct node_build){.name = rows_intern(rows->in.names, row_name(&row))};
     out->uid = rows_intern(rows->in.names, row_text(&row));
     out->source = rows_read_source(&row);
     out->problem = read_problem(&row);
@@ -353,7 +353,7 @@ static int read_allocation(struct allocation_rows *rows, void *user, rows_alloca
     struct allocation_facts facts;
     struct row row = row_start(rows->allocations);
 
-    const int64_t id = row_number(&row, INT64_MIN, INT64_MAX);
+    const int64_t id = row_number(&row, 1, INT64_MAX);
     read_facts(&row, rows->in.names, &facts);
     /* SQLite generates the column when a row is written, and does not compare it afterwards. */
     (void)row_number(&row, 1, 1);

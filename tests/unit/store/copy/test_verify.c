@@ -343,6 +343,17 @@ FIXTURE_TEST(verify_file__can_fail_each_check)
         {"UPDATE allocation SET bound_ms = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
         {"UPDATE allocation SET version = 7 WHERE uid = 'b'", CHECK_REPLAY, "allocation b"},
         {"UPDATE allocation SET version = -7 WHERE uid = 'b'", CHECK_CHARGES, "column version has"},
+        {"UPDATE node SET name = '' WHERE name = 'n1'; UPDATE gpu SET node = '' WHERE node = 'n1';"
+         " UPDATE allocation SET node = '' WHERE node = 'n1';"
+         " UPDATE charge SET node = '' WHERE node = 'n1'",
+         CHECK_PRESENT, "table node: column name has a value that milligpu never writes"},
+        {"UPDATE allocation SET id = 0 WHERE id = 2; UPDATE share SET allocation = 0"
+         " WHERE allocation = 2; UPDATE charge SET allocation = 0 WHERE allocation = 2",
+         CHECK_CHARGES, "table allocation: column id has a value that milligpu never writes"},
+        {"UPDATE allocation SET id = -9223372036854775808 WHERE id = 2;"
+         " UPDATE share SET allocation = -9223372036854775808 WHERE allocation = 2;"
+         " UPDATE charge SET allocation = -9223372036854775808 WHERE allocation = 2",
+         CHECK_CHARGES, "table allocation: column id has a value that milligpu never writes"},
         {"DROP INDEX gpu_id", CHECK_TABLES, "its tables are not those"},
         {"UPDATE share SET mib = 1 WHERE allocation = 3", CHECK_PAST, "allocation c"},
     };
