@@ -17,8 +17,8 @@
 -- A ledger file must have exactly these tables, indexes and triggers.  Whoever changes a statement here raises
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
 -- before goes to tests/released; comments and blanks may change freely.
--- No condition and no trigger of a bind has IN with three values, with two columns, or OR over two indexes: SQLite builds a
--- table in memory for each, in each bind.
+-- No condition and no trigger of a bind has IN with three values, IN with two columns, or OR over two indexes
+-- (docs/why/028).
 -- Times are milliseconds of UTC since 1970, as the wall clock said; 0: never.
 
 CREATE TABLE meta (
