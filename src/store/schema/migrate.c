@@ -18,7 +18,7 @@ static const struct store_migration *step_from(const struct store_schema *schema
     return NULL;
 }
 
-/* Opens sqlite_schema to a step of ours; the result is compared with schema.sql as after any step. */
+/* Off, it opens sqlite_schema to a step of ours, whose result is compared as that of any step. */
 static void set_defensive(sqlite3 *db, bool on)
 {
     int is = -1;

@@ -172,7 +172,10 @@ TEST(released__has_no_workload_and_no_agents_before_they_were_kept)
     }
 }
 
-/* The log is limited in bytes, whatever the pages are; from version 9 on, a new ledger has small ones. */
+/*
+ * The log is limited in bytes, whatever the pages are. A ledger that version 9 created has small
+ * ones.
+ */
 TEST(released__keeps_its_pages)
 {
     for (uint32_t version = 1; version < store_schema.version; version++) {
