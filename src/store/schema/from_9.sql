@@ -1,6 +1,5 @@
--- Version 9 to 10: a bind costs half the CPU.  For IN with three values, for IN with two columns, and for OR over two indexes,
--- SQLite builds a table in memory each time.  The conditions say the same with OR; no row changes, so their text is all that
--- changes (see "Making Other Kinds Of Table Schema Changes" in the documentation of ALTER TABLE).
+-- Version 9 to 10: no condition of a bind builds a table in memory (docs/why/028).  The conditions say the same in other words
+-- and no row changes, so their text is edited in place.
 
 PRAGMA writable_schema=ON;
 
