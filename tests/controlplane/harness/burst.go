@@ -3,6 +3,7 @@ package harness
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -88,9 +89,18 @@ func (a *API) AllBound(space string) (bool, error) {
 	return err == nil && len(Items(list, "items")) == 0, err
 }
 
-// DeletePods deletes all pods of a namespace in one request.
+// DeletePods deletes all pods of a namespace. A busy API server may need longer for thousands than our requests wait, and
+// then goes on with what is left.
 func (a *API) DeletePods(space string) error {
-	return a.Delete(PodPath(space, ""), 0)
+	var last error
+	err := Until(Patience, func() (bool, string) {
+		var late net.Error
+		if last = a.Delete(PodPath(space, ""), 0); errors.As(last, &late) && late.Timeout() {
+			return false, last.Error()
+		}
+		return true, ""
+	})
+	return cmp.Or(err, last)
 }
 
 // Burst suspends a kube-scheduler, creates all pods, resumes it, and returns how long it takes to bind
