@@ -355,6 +355,9 @@ int schema_prepare(struct store *store, struct err *err) MUST_USE;
 /* schema.c */
 /* Does the file have exactly the tables, indexes and triggers of the schema? */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err) MUST_USE;
+/* Sets CORRUPT: it does not. why: the difference, if it is known, or "". */
+int schema_is_other(sqlite3 *db, const struct store_schema *schema, const char *why,
+                    struct err *err);
 int schema_set_version(sqlite3 *db, uint32_t version, struct err *err) MUST_USE;
 /* Identifies program and version: FOREIGN, NEWER. *out_blank: an empty database. */
 int schema_identify(sqlite3 *db, const struct store_schema *schema, bool *out_blank,

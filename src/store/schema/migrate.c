@@ -37,6 +37,9 @@ static int migrate_step(const struct store *store, const struct store_migration 
         set_defensive(store->db, false);
     int failed = db_exec(store->db, step->sql, err);
     set_defensive(store->db, true);
+    /* It names a table, index or trigger that is missing here, or is there already. */
+    if (failed != 0 && (sqlite3_errcode(store->db) & 0xff) == SQLITE_ERROR)
+        failed = schema_is_other(store->db, store->schema, sqlite3_errmsg(store->db), err);
     /* foreign_keys is off here, so dangling references must be searched for. */
     if (failed == 0)
         failed = db_sentence(store->db, "SELECT \"table\" FROM pragma_foreign_key_check", orphan,

@@ -93,6 +93,15 @@ static int describe_fresh(const struct store_schema *schema, struct strbuf *out,
     return failed;
 }
 
+int schema_is_other(sqlite3 *db, const struct store_schema *schema, const char *why,
+                    struct err *err)
+{
+    must(db != NULL && why != NULL);
+    return err_set(err, ERR_CORRUPT,
+                   "%s: the ledger is corrupt: its tables are not those of version %u%s%s",
+                   db_name(db), schema->version, why[0] != '\0' ? ": " : "", why);
+}
+
 /* Any difference is an error: the promises of the store depend on each table, trigger and check. */
 int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err)
 {
@@ -105,9 +114,7 @@ int schema_check(sqlite3 *db, const struct store_schema *schema, struct err *err
     if (failed == 0)
         failed = describe_fresh(schema, &should, err);
     if (failed == 0 && strcmp(present.data, should.data) != 0)
-        failed = err_set(err, ERR_CORRUPT,
-                         "%s: the ledger is corrupt: its tables are not those of version %u",
-                         db_name(db), schema->version);
+        failed = schema_is_other(db, schema, "", err);
     strbuf_done(&present);
     strbuf_done(&should);
     return failed;
