@@ -79,6 +79,19 @@ TEST(released__keeps_its_rows_history_and_journal)
             what_its_text_says_is_kept(version, released_forms[i]);
 }
 
+/* Calls check() for the ledger of each version, opened. */
+static void open_each(const char *form, void (*check)(struct shelf *shelf, uint32_t version))
+{
+    for (uint32_t version = 1; version < store_schema.version; version++) {
+        struct shelf shelf;
+        char was[128];
+        lay(&shelf, version, form, was, sizeof was);
+        shelf_open(&shelf);
+        check(&shelf, version);
+        shelf_done(&shelf);
+    }
+}
+
 static void take_row(void *user, const struct history_row *row)
 {
     unsigned *rows = user;
@@ -94,47 +107,44 @@ static unsigned ask_history(struct shelf *shelf, const struct store_history_quer
     return rows;
 }
 
-TEST(released__answers_which_pod_held_a_gpu_when)
+static void answers_for_a_gpu(struct shelf *shelf, uint32_t version)
 {
     static const unsigned rows[] = {
         0,  15, 16, 16, 17, 17,
         17, 18, 18, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
     assert_int_equal(ARRAY_LEN(rows), store_schema.version);
-    for (uint32_t version = 1; version < store_schema.version; version++) {
-        struct shelf shelf;
-        char was[128];
-        lay(&shelf, version, "", was, sizeof was);
-        shelf_open(&shelf);
-        const struct store_history_query all = {0};
-        const struct store_history_query then = {.node = "copier", .at_ms = 1793491300000};
-        const struct store_history_query past = {.gpu = "GPU-aaaaaaaa-0001"};
-        assert_int_equal(ask_history(&shelf, &all), rows[version]);
-        assert_int_equal(ask_history(&shelf, &then), 1);
-        assert_int_equal(ask_history(&shelf, &past), 2);
-        shelf_done(&shelf);
-    }
+    const struct store_history_query all = {0};
+    const struct store_history_query then = {.node = "copier", .at_ms = 1793491300000};
+    const struct store_history_query past = {.gpu = "GPU-aaaaaaaa-0001"};
+    assert_int_equal(ask_history(shelf, &all), rows[version]);
+    assert_int_equal(ask_history(shelf, &then), 1);
+    assert_int_equal(ask_history(shelf, &past), 2);
+}
+
+TEST(released__answers_which_pod_held_a_gpu_when)
+{
+    open_each("", answers_for_a_gpu);
 }
 
 /* Load it, grant once more, advance one row of each kind, and load again. */
+static void goes_on(struct shelf *shelf, uint32_t version)
+{
+    (void)version;
+    struct err err;
+    struct core_fixture *core = &shelf->core;
+    assert_int_equal(store_load(shelf->store, core->ledger, &err), 0);
+    ledger_assert_valid(core->ledger);
+    assert_int_equal(core_reserve(core, "next", "honest", "500"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_CONFIRM, "in-doubt"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "on-its-way"), VERDICT_OK);
+    assert_int_equal(core_step(core, COMMAND_RELEASE, "believed"), VERDICT_OK);
+    assert_int_equal(core_reserve(core, "much", "honest", "900"), VERDICT_REFUSED);
+    shelf_save_and_turn(shelf);
+}
+
 TEST(released__goes_on_from_its_state)
 {
-    for (uint32_t version = 1; version < store_schema.version; version++) {
-        struct shelf shelf;
-        struct err err;
-        char was[128];
-        lay(&shelf, version, "-killed", was, sizeof was);
-        struct core_fixture *core = &shelf.core;
-        shelf_open(&shelf);
-        assert_int_equal(store_load(shelf.store, core->ledger, &err), 0);
-        ledger_assert_valid(core->ledger);
-        assert_int_equal(core_reserve(core, "next", "honest", "500"), VERDICT_OK);
-        assert_int_equal(core_step(core, COMMAND_CONFIRM, "in-doubt"), VERDICT_OK);
-        assert_int_equal(core_step(core, COMMAND_RELEASE, "on-its-way"), VERDICT_OK);
-        assert_int_equal(core_step(core, COMMAND_RELEASE, "believed"), VERDICT_OK);
-        assert_int_equal(core_reserve(core, "much", "honest", "900"), VERDICT_REFUSED);
-        shelf_save_and_turn(&shelf);
-        shelf_done(&shelf);
-    }
+    open_each("-killed", goes_on);
 }
 
 TEST(released__has_no_binding_versions_before_they_were_kept)
@@ -149,66 +159,61 @@ TEST(released__has_no_binding_versions_before_they_were_kept)
 }
 
 /* Before version 3 nothing was learned, and before version 8 nothing was remembered of agents. */
-TEST(released__has_no_workload_and_no_agents_before_they_were_kept)
+static void has_what_was_kept(struct shelf *shelf, uint32_t version)
 {
     static const struct agents_rules rules = {.key = {"", 0}, .value = {"", 0}};
-    for (uint32_t version = 1; version < store_schema.version; version++) {
-        struct shelf shelf;
-        struct err err;
-        char was[128];
-        int64_t until_ms = 0;
-        struct tally *tally = NULL;
-        struct agents *agents = agents_new(&rules);
-        lay(&shelf, version, "-killed", was, sizeof was);
-        shelf_open(&shelf);
-        assert_int_equal(store_learned(shelf.store, &tally, &until_ms, &err), 0);
-        assert_int_equal(tally != NULL, version >= 3);
-        assert_int_equal(store_agents(shelf.store, agents, &err), 0);
-        assert_int_equal(agents_seen(agents), version >= 8);
-        assert_int_equal(agents_count(agents), version >= 8 ? 2 : 0);
-        tally_free(tally);
-        agents_free(agents);
-        shelf_done(&shelf);
-    }
+    struct err err;
+    int64_t until_ms = 0;
+    struct tally *tally = NULL;
+    struct agents *agents = agents_new(&rules);
+    assert_int_equal(store_learned(shelf->store, &tally, &until_ms, &err), 0);
+    assert_int_equal(tally != NULL, version >= 3);
+    assert_int_equal(store_agents(shelf->store, agents, &err), 0);
+    assert_int_equal(agents_seen(agents), version >= 8);
+    assert_int_equal(agents_count(agents), version >= 8 ? 2 : 0);
+    tally_free(tally);
+    agents_free(agents);
+}
+
+TEST(released__has_no_workload_and_no_agents_before_they_were_kept)
+{
+    open_each("-killed", has_what_was_kept);
 }
 
 /*
  * The log is limited in bytes, whatever the pages are. A ledger that version 9 created has small
  * ones.
  */
+static void keeps_pages(struct shelf *shelf, uint32_t version)
+{
+    const int page_bytes = version < 9 ? 4096 : 1024;
+    assert_sql(shelf, "PRAGMA page_size", page_bytes);
+    assert_int_equal(shelf->store->page_bytes, page_bytes);
+    assert_int_equal(shelf->store->limits.wal_soft, (4 << 20) / page_bytes);
+    assert_in_range(atomic_load(&shelf->store->used_bytes), 20 * page_bytes, 1 << 20);
+}
+
 TEST(released__keeps_its_pages)
 {
-    for (uint32_t version = 1; version < store_schema.version; version++) {
-        struct shelf shelf;
-        char was[128];
-        lay(&shelf, version, "-killed", was, sizeof was);
-        shelf_open(&shelf);
-        const int page_bytes = version < 9 ? 4096 : 1024;
-        assert_sql(&shelf, "PRAGMA page_size", page_bytes);
-        assert_int_equal(shelf.store->page_bytes, page_bytes);
-        assert_int_equal(shelf.store->limits.wal_soft, (4 << 20) / page_bytes);
-        assert_in_range(atomic_load(&shelf.store->used_bytes), 20 * page_bytes, 1 << 20);
-        shelf_done(&shelf);
-    }
+    open_each("-killed", keeps_pages);
 }
 
 /* A step of the migration may edit the text of the schema, and nothing afterwards. */
+static void has_a_closed_schema(struct shelf *shelf, uint32_t version)
+{
+    (void)version;
+    assert_int_equal(sqlite3_exec(shelf->store->db,
+                                  "PRAGMA writable_schema=ON;"
+                                  "UPDATE sqlite_schema SET sql = sql",
+                                  NULL, NULL, NULL),
+                     SQLITE_ERROR);
+    assert_string_equal(sqlite3_errmsg(shelf->store->db),
+                        "table sqlite_master may not be modified");
+}
+
 TEST(released__has_a_closed_schema_afterwards)
 {
-    for (uint32_t version = 1; version < store_schema.version; version++) {
-        struct shelf shelf;
-        char was[128];
-        lay(&shelf, version, "", was, sizeof was);
-        shelf_open(&shelf);
-        assert_int_equal(sqlite3_exec(shelf.store->db,
-                                      "PRAGMA writable_schema=ON;"
-                                      "UPDATE sqlite_schema SET sql = sql",
-                                      NULL, NULL, NULL),
-                         SQLITE_ERROR);
-        assert_string_equal(sqlite3_errmsg(shelf.store->db),
-                            "table sqlite_master may not be modified");
-        shelf_done(&shelf);
-    }
+    open_each("", has_a_closed_schema);
 }
 
 /* Modified tables stay refused; a new version does not repair them. A step drops the first. */
