@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -175,13 +176,11 @@ func (f *fixture) storyOf(pod string) string {
 	for _, call := range tail(f.w.front.Calls("", f.space+"/"+pod), 8) {
 		fmt.Fprintf(&b, "%s\n", call)
 	}
-	for _, line := range tail(harness.LinesWith(f.schedulerLog(), f.space+"/"+pod+`"`), 16) {
+	for _, line := range tail(harness.LinesWith(f.w.scheduler.Log, f.space+"/"+pod+`"`), 16) {
 		fmt.Fprintf(&b, "%.400s\n", line)
 	}
 	return b.String()
 }
-
-func (f *fixture) schedulerLog() string { return f.w.Dir + "/kube-scheduler-default-scheduler.log" }
 
 // story returns what explains a failed test: its pods, the last webhook calls, the first pod without a node, the
 // ends of the logs.
@@ -191,31 +190,25 @@ func (f *fixture) story() string {
 	if err != nil {
 		return err.Error() + "\n" + f.w.Tails(15)
 	}
-	waiting := ""
-	for i, pod := range harness.Items(pods, "items") {
-		name := harness.Text(pod, "metadata", "name")
-		if waiting == "" && nodeOf(pod) == "" {
-			waiting = name
-		}
+	items := harness.Items(pods, "items")
+	for i, pod := range items {
 		if i == 30 {
 			b.WriteString("...\n")
+			break
 		}
-		if i < 30 {
-			_, reason, message := harness.Condition(pod)
-			fmt.Fprintf(&b, "pod %s on %q %s %s\n", name, nodeOf(pod), reason, message)
-		}
+		_, reason, message := harness.Condition(pod)
+		fmt.Fprintf(&b, "pod %s on %q %s %s\n", harness.Text(pod, "metadata", "name"), nodeOf(pod), reason, message)
 	}
 	for _, call := range tail(f.w.front.Calls("", ""), 12) {
 		fmt.Fprintf(&b, "%s\n", call)
 	}
-	if waiting != "" {
-		b.WriteString(f.storyOf(waiting))
+	if waiting := slices.IndexFunc(items, func(pod object) bool { return nodeOf(pod) == "" }); waiting >= 0 {
+		b.WriteString(f.storyOf(harness.Text(items[waiting], "metadata", "name")))
 	}
 	if f.d != nil {
 		b.WriteString("---- milligpud\n" + f.d.Proc.Tail(40) + "\n")
 	}
-	b.WriteString("---- kube-scheduler\n" +
-		harness.TailFile(f.schedulerLog(), 8))
+	b.WriteString("---- kube-scheduler\n" + f.w.scheduler.Tail(8))
 	return b.String()
 }
 
