@@ -9,6 +9,8 @@ endfunction()
 
 milligpu_find(SQLITE3 sqlite3>=3.37)
 milligpu_find(CURL libcurl>=7.85)
+milligpu_find(NGHTTP2 libnghttp2>=1.43)
+milligpu_find(OPENSSL libssl>=3.0)
 milligpu_find(JANSSON jansson>=2.13)
 milligpu_find(YAML yaml-0.1)
 milligpu_find(MICROHTTPD libmicrohttpd>=0.9.70)

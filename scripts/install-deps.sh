@@ -20,6 +20,8 @@ ninja-build                ninja
 pkg-config                 pkg-config
 libsqlite3-dev             @sqlite3
 libcurl4-openssl-dev       @libcurl
+libnghttp2-dev             @libnghttp2
+libssl-dev                 @libssl
 libjansson-dev             @jansson
 libyaml-dev                @yaml-0.1
 libmicrohttpd-dev          @libmicrohttpd

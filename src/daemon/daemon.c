@@ -481,7 +481,7 @@ static int open_cluster(struct daemon *daemon, struct err *err)
     if (rc == 0)
         rc = kube_curl_new(daemon->config, &daemon->watch_ops, err);
     if (rc == 0)
-        rc = kube_curl_new(daemon->config, &daemon->call_ops, err);
+        rc = kube_calls_new(daemon->config, &daemon->call_ops, err);
     if (rc == 0)
         app->instance.server = kube_config_server(daemon->config);
     return rc;

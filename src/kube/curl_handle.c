@@ -9,6 +9,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/ssl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -98,6 +99,31 @@ void handles_cut(struct handles *handles)
 
 /* ---- the server ---- */
 
+const char *handles_server(const struct handles *handles)
+{
+    return handles->config->server;
+}
+
+/* Certificate errors count as refused credentials: the files are then read again. */
+enum err_code curl_handle_code_of(CURLcode code)
+{
+    must(code != CURLE_OK);
+    switch (code) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return ERR_TIMEOUT;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+        return ERR_UNAVAILABLE;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+        return ERR_UNAUTHORIZED;
+    default:
+        return ERR_IO;
+    }
+}
+
 /*
  * With tls-server-name the URL contains that name, while the connection and Host use the server's
  * address.
@@ -183,7 +209,7 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
  * Updates handles->now to the current credentials. Costs a lock and a comparison if nothing has
  * changed.
  */
-static int curl_handle_look(struct handles *handles, int64_t now_ms, struct err *err)
+int handles_look(struct handles *handles, int64_t now_ms, struct err *err)
 {
     /* Without texts: kube_auth_take() fills them only for a newer generation. */
     struct auth auth = {.taken = handles->now != NULL};
@@ -342,7 +368,7 @@ static void handle_free(struct curl_handle *handle)
 /* On error *out is unchanged, and there is no handle to give back. */
 int handles_take(struct handles *handles, int64_t now_ms, struct curl_handle **out, struct err *err)
 {
-    int rc = curl_handle_look(handles, now_ms, err);
+    int rc = handles_look(handles, now_ms, err);
 
     if (rc < 0)
         return rc;
@@ -375,6 +401,12 @@ void handles_give(struct handles *handles, struct curl_handle *handle)
     handles->n_spare++;
 }
 
+void handles_drop(struct handles *handles, struct curl_handle *handle)
+{
+    must(handle->next == NULL && handles != NULL);
+    handle_free(handle);
+}
+
 void handles_free(struct handles *handles)
 {
     while (handles->spare != NULL)
@@ -386,6 +418,80 @@ void handles_free(struct handles *handles)
     xfree(handles->base);
     xfree(handles->host);
     xfree(handles);
+}
+
+/* ---- a connection without requests of libcurl ---- */
+
+/*
+ * Offers HTTP/2 without libcurl's knowledge, which would otherwise put its own HTTP/2 between the
+ * application and the bytes. A server that has only HTTP/1.1 may end a handshake without its name.
+ */
+static CURLcode offer_h2(CURL *easy, void *ssl_ctx, void *arg)
+{
+    static const unsigned char protocols[] = "\x02h2\x08http/1.1";
+
+    (void)easy, (void)arg;
+    return SSL_CTX_set_alpn_protos(ssl_ctx, protocols, sizeof protocols - 1) == 0
+               ? CURLE_OK
+               : CURLE_OUT_OF_MEMORY;
+}
+
+bool handles_can_connect(const struct handles *handles)
+{
+    const curl_version_info_data *built = curl_version_info(CURLVERSION_NOW);
+
+    /* A proxy with TLS would be offered HTTP/2, too. */
+    return handles->config->proxy == NULL && strncmp(handles->base, "https://", 8) == 0 &&
+           built->ssl_version != NULL && strncmp(built->ssl_version, "OpenSSL/", 8) == 0;
+}
+
+int handle_connect(struct handles *handles, struct curl_handle *handle, struct err *err)
+{
+    struct handle_options set = {handle->easy, CURLE_OK};
+
+    must(handle->makeup != NULL);
+    SET(&set, CURLOPT_URL, handles->base);
+    SET(&set, CURLOPT_CONNECT_ONLY, 1L);
+    SET(&set, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(&set, CURLOPT_SSL_ENABLE_ALPN, 0L);
+    SET(&set, CURLOPT_SSL_CTX_FUNCTION, offer_h2);
+    if (set.code != CURLE_OK)
+        return err_set(err, ERR_INTERNAL, "libcurl: %s", curl_easy_strerror(set.code));
+    return 0;
+}
+
+static bool same_or_both_null(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool handle_has_current_tls(const struct handles *handles, const struct curl_handle *handle)
+{
+    must(handle->makeup != NULL && handles->now != NULL);
+    const struct auth *a = &handle->makeup->auth;
+    const struct auth *b = &handles->now->auth;
+    return a == b || (same_or_both_null(a->ca, b->ca) && same_or_both_null(a->cert, b->cert) &&
+                      same_or_both_null(a->key, b->key));
+}
+
+/* "https://HOST:PORT/PATH", where a header may override HOST:PORT. */
+struct handle_target handles_target(const struct handles *handles)
+{
+    static const char host_header[] = "Host: ";
+    const char *host = strstr(handles->base, "://");
+
+    must(host != NULL && handles->now != NULL);
+    host += 3;
+    const size_t len = strcspn(host, "/");
+    const char *authorization = handles->now->auth.header;
+    if (authorization != NULL)
+        authorization = strchr(authorization, ':') + 2;
+    return (struct handle_target){
+        .authority = handles->host != NULL ? text_of(handles->host + sizeof host_header - 1)
+                                           : (struct text){host, len},
+        .path = text_of(host + len),
+        .authorization = authorization,
+    };
 }
 
 /* ---- one request ---- */

@@ -6,9 +6,12 @@
  * buffer. With HTTP/1.1 each request has a connection, from a limited number; without a free one
  * the request waits inside libcurl, unsent.
  *
+ *   call --QUEUED--> stream of h2.c    kube_calls_new(), where the server speaks HTTP/2
+ *              \---> handle of libcurl   else, and while the connection of h2.c is leaving
+ *
  * libcurl forbids adding or removing handles inside its callbacks, from which answers are
  * delivered: start() only queues, cancel() only marks, and poll() does both before and after. A
- * turn costs a system call for each call in flight.
+ * turn of libcurl costs a system call for each of its calls in flight; one of h2.c costs two.
  *
  * Invariants: a call is in exactly one chain until it is freed, and in by_id until it is done; it
  * is done before its last piece is delivered, so that the receiver may use the id again.
@@ -28,6 +31,7 @@
 #include "milligpu/kube/kube.h"
 
 #include "curl_handle.h"
+#include "h2.h"
 
 enum {
     CONNECTIONS_MAX = 16, /* concurrent connections to the server */
@@ -37,6 +41,8 @@ enum {
     GATHER_MS = 1,
     STALL_MS = 100, /* silence after which an answer may be complete (may_stall()) */
     NUDGE = 0,      /* id of a nudge: callers never use 0 */
+    /* pause after a server that did not speak HTTP/2 */
+    H2_AGAIN_MS = 10 * 60 * 1000,
 };
 
 enum curl_call_state { CALL_QUEUED, CALL_ACTIVE, CALL_STATES };
@@ -66,7 +72,9 @@ struct curl_call {
     char *content_type;
     char *header;
     struct strbuf body;
+    /* When ACTIVE, it has one of these. */
     struct curl_handle *handle;
+    struct h2_stream stream;
     char error[CURL_ERROR_SIZE]; /* libcurl's message; written while the handle is in use */
 };
 
@@ -84,6 +92,11 @@ struct curl_kube {
     CURLM *multi;
     struct kube_config *config;
     struct handles *handles;
+    size_t n_handles; /* in libcurl */
+    bool wants_h2;
+    bool readable;           /* the connection of h2 has bytes, or an end */
+    struct h2 *h2;           /* NULL: none */
+    int64_t no_h2_before_ms; /* monotonic */
     struct chain chain[CALL_STATES];
     struct curl_call *done;
     struct map by_id;     /* calls that are not done, by id */
@@ -104,6 +117,8 @@ static int64_t kube_curl_clock_now_ms(void)
     must(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
+
+static const struct h2_receiver stream_receiver;
 
 /* ---- calls ---- */
 
@@ -258,14 +273,11 @@ static int64_t parse_seconds(const char *at, size_t len)
  * A first 401 is not delivered if other credentials may exist: transfer_ended() queues the call
  * again.
  */
-static void head_is_complete(struct curl_call *call)
+static void head_is_complete(struct curl_call *call, int status)
 {
-    long status = 0;
-
-    must(curl_easy_getinfo(call->handle->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK);
     if (status < 200)
         return; /* informational (100 Continue): the final status follows */
-    call->status = (int)status;
+    call->status = status;
     if (status == 401 && !call->retried &&
         kube_auth_refuse(call->kube->config, call->last_byte_ms)) {
         call->swallow = true;
@@ -283,7 +295,7 @@ static void kube_curl_note_bytes(struct curl_call *call)
     must(!call->done || call->cancelled);
     call->last_byte_ms = call->kube->last_byte_ms = now_ms;
     call->nudged = false;
-    if (!call->watch)
+    if (call->handle != NULL && !call->watch)
         look_by(call->kube, now_ms + STALL_MS);
 }
 
@@ -303,8 +315,10 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
         call->retry_after_s =
             parse_seconds(data + sizeof retry_after - 1, len - (sizeof retry_after - 1));
     if (!call->headed && (len == 0 || data[0] == '\r' || data[0] == '\n')) {
+        long status = 0;
+        must(curl_easy_getinfo(call->handle->easy, CURLINFO_RESPONSE_CODE, &status) == CURLE_OK);
         call->kube->inside++;
-        head_is_complete(call);
+        head_is_complete(call, (int)status);
         call->kube->inside--;
     }
     return call->cancelled ? 0 : len;
@@ -318,10 +332,9 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 
     must(size == 1);
     kube_curl_note_bytes(call);
-    if (call->swallow || call->cancelled)
-        return call->cancelled ? 0 : len;
     call->kube->inside++;
-    kube_curl_deliver(call, KUBE_DATA, (struct text){data, len}, false, NULL);
+    if (!call->swallow)
+        kube_curl_deliver(call, KUBE_DATA, (struct text){data, len}, false, NULL);
     call->kube->inside--;
     return call->cancelled ? 0 : len;
 }
@@ -329,24 +342,27 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
 /* ---- the life of a call ---- */
 
 /*
- * Call it only outside libcurl's callbacks. If the transfer is not over, libcurl resets its HTTP/2
- * stream or closes its HTTP/1.1 connection.
+ * Call it only outside libcurl's callbacks. If the transfer is not over, its HTTP/2 stream is
+ * reset, or its HTTP/1.1 connection closed.
  */
-static void drop_handle(struct curl_call *call)
+static void drop_transfer(struct curl_call *call)
 {
     struct curl_kube *kube = call->kube;
 
+    if (call->stream.id != 0)
+        h2_drop(kube->h2, &call->stream);
     if (call->handle == NULL)
         return;
-    must(call->state == CALL_ACTIVE);
+    must(call->state == CALL_ACTIVE && kube->n_handles > 0);
     (void)curl_multi_remove_handle(kube->multi, call->handle->easy); /* it was added */
     handles_give(kube->handles, call->handle);
     call->handle = NULL;
+    kube->n_handles--;
 }
 
 static void kube_curl_call_free(struct curl_call *call)
 {
-    must(call->handle == NULL && call->done);
+    must(call->handle == NULL && call->stream.id == 0 && call->done);
     strbuf_done(&call->body);
     xfree(call->method);
     xfree(call->path);
@@ -355,15 +371,20 @@ static void kube_curl_call_free(struct curl_call *call)
     xfree(call);
 }
 
+static struct handle_request request_of(const struct curl_call *call)
+{
+    return (struct handle_request){.method = call->method,
+                                   .path = call->path,
+                                   .content_type = call->content_type,
+                                   .header = call->header,
+                                   .body = {call->body.data, call->body.len},
+                                   .watch = call->watch};
+}
+
 /* Options that refer to the call are set for each request, because handles are reused. */
 static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, struct err *err)
 {
-    const struct handle_request request = {.method = call->method,
-                                           .path = call->path,
-                                           .content_type = call->content_type,
-                                           .header = call->header,
-                                           .body = {call->body.data, call->body.len},
-                                           .watch = call->watch};
+    const struct handle_request request = request_of(call);
 
     must(call->handle == NULL);
     call->error[0] = '\0';
@@ -377,25 +398,57 @@ static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, str
 }
 
 /* If libcurl did not get the request, it is certainly unsent. */
-static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
+static int begin_by_libcurl(struct curl_call *call, int64_t now_ms, struct err *err)
 {
     struct curl_kube *kube = call->kube;
     struct curl_handle *handle = NULL;
-    struct err err;
 
     must(call->state == CALL_QUEUED && call->handle == NULL);
-    if (handles_take(kube->handles, now_ms, &handle, &err) < 0) {
-        (void)err_wrap(&err, "%s", kube->config->server);
-        kube_curl_fail(call, true, &err);
-        return;
-    }
-    if (kube_curl_ask(call, handle, &err) < 0) {
+    int rc = handles_take(kube->handles, now_ms, &handle, err);
+    if (rc < 0)
+        return err_wrap(err, "%s", kube->config->server);
+    rc = kube_curl_ask(call, handle, err);
+    if (rc < 0) {
         handles_give(kube->handles, handle);
-        kube_curl_fail(call, true, &err);
-        return;
+        return rc;
     }
     call->handle = handle;
+    kube->n_handles++;
     must(curl_multi_add_handle(kube->multi, handle->easy) == CURLM_OK);
+    return 0;
+}
+
+/* A call waits in the queue until the connection is there, or another way is open. */
+static int begin_by_h2(struct curl_call *call, int64_t now_ms, struct err *err)
+{
+    struct curl_kube *kube = call->kube;
+    int rc = handles_look(kube->handles, now_ms, err);
+
+    if (rc == 0 && kube->h2 == NULL)
+        rc = h2_new(kube->handles, kube->multi, &stream_receiver, now_ms, &kube->h2, err);
+    if (rc < 0)
+        return err_wrap(err, "%s", kube->config->server);
+    if (h2_state(kube->h2) == H2_OPEN && h2_is_outdated(kube->h2))
+        h2_leave(kube->h2);
+    if (h2_state(kube->h2) == H2_OPEN) {
+        const struct handle_request request = request_of(call);
+        h2_ask(kube->h2, &call->stream, &request, call);
+    }
+    if (h2_state(kube->h2) == H2_LEAVING && call->stream.id == 0)
+        return begin_by_libcurl(call, now_ms, err);
+    return 0;
+}
+
+static void kube_curl_begin(struct curl_call *call, int64_t now_ms)
+{
+    const struct curl_kube *kube = call->kube;
+    struct err err;
+
+    /* A nudge is for a connection of libcurl's. */
+    const bool by_h2 = kube->wants_h2 && call->id != NUDGE && now_ms >= kube->no_h2_before_ms;
+    const int rc = by_h2 ? begin_by_h2(call, now_ms, &err) : begin_by_libcurl(call, now_ms, &err);
+    if (rc < 0)
+        kube_curl_fail(call, true, &err);
 }
 
 /* True only if certain: it decides whether a Binding is in doubt. */
@@ -403,31 +456,13 @@ static bool nothing_was_sent(const struct curl_call *call)
 {
     long bytes = 0;
 
+    if (call->stream.id != 0)
+        return h2_is_unsent(&call->stream);
     if (call->handle == NULL)
         return true;
     /* The count includes libcurl's own retries, so 0 is certain. */
     must(curl_easy_getinfo(call->handle->easy, CURLINFO_REQUEST_SIZE, &bytes) == CURLE_OK);
     return bytes == 0;
-}
-
-/* Certificate errors count as refused credentials: transfer_failed() then reads the files again. */
-static enum err_code kube_curl_code_of(CURLcode code)
-{
-    must(code != CURLE_OK);
-    switch (code) {
-    case CURLE_OPERATION_TIMEDOUT:
-        return ERR_TIMEOUT;
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_COULDNT_CONNECT:
-        return ERR_UNAVAILABLE;
-    case CURLE_PEER_FAILED_VERIFICATION:
-    case CURLE_SSL_CERTPROBLEM:
-    case CURLE_SSL_CACERT_BADFILE:
-        return ERR_UNAUTHORIZED;
-    default:
-        return ERR_IO;
-    }
 }
 
 /*
@@ -440,47 +475,164 @@ static bool was_cut_short(const struct curl_call *call, CURLcode code)
     return code == CURLE_HTTP2_STREAM && call->body.len > 0 && !handle_sent_body(call->handle);
 }
 
+/* Reads the files again after a refusal: the CA may have been renewed. */
+static void look_for_renewal(struct curl_kube *kube, CURLcode code)
+{
+    if (curl_handle_code_of(code) == ERR_UNAUTHORIZED)
+        (void)kube_auth_refuse(kube->config, kube_curl_clock_now_ms());
+}
+
 /* No retry here: the caller decides whether the request may be sent again. */
 static void transfer_failed(struct curl_call *call, CURLcode code)
 {
     struct err err;
 
     must(code != CURLE_OK);
-    /* Read the files again: the CA may have been renewed. */
-    if (kube_curl_code_of(code) == ERR_UNAUTHORIZED)
-        (void)kube_auth_refuse(call->kube->config, kube_curl_clock_now_ms());
-    (void)err_set(&err, kube_curl_code_of(code), "%s: %s", call->kube->config->server,
+    look_for_renewal(call->kube, code);
+    (void)err_set(&err, curl_handle_code_of(code), "%s: %s", call->kube->config->server,
                   call->error[0] != '\0' ? call->error : curl_easy_strerror(code));
     kube_curl_fail(call, nothing_was_sent(call) || was_cut_short(call, code), &err);
 }
 
-/* Called when libcurl is done with the call. A retry after a 401 goes to the end of the queue. */
-static void transfer_ended(struct curl_call *call, CURLcode code)
+/* A retry after a 401 goes to the end of the queue. */
+static void ask_again(struct curl_call *call)
+{
+    must(call->swallow && !call->retried);
+    drop_transfer(call);
+    call->swallow = false;
+    call->retried = true;
+    call->status = 0;
+    call->retry_after_s = 0;
+    chain_drop(call);
+    chain_add(call, CALL_QUEUED);
+}
+
+static void answer_is_complete(struct curl_call *call)
 {
     struct err err;
 
+    if (call->headed) {
+        kube_curl_deliver(call, KUBE_DONE, TEXT(""), false, NULL);
+        return;
+    }
+    (void)err_set(&err, ERR_IO, "%s: an answer without a head", call->kube->config->server);
+    kube_curl_fail(call, false, &err);
+}
+
+/* Called when libcurl is done with the call. */
+static void transfer_ended(struct curl_call *call, CURLcode code)
+{
     must(call->state == CALL_ACTIVE);
     /* Cancelled, or timed out. */
     if (call->done)
         return;
-    if (call->swallow && !call->retried) {
-        drop_handle(call);
-        call->swallow = false;
-        call->retried = true;
-        call->status = 0;
-        call->retry_after_s = 0;
-        chain_drop(call);
-        chain_add(call, CALL_QUEUED);
+    if (call->swallow && !call->retried)
+        ask_again(call);
+    else if (code != CURLE_OK)
+        transfer_failed(call, code);
+    else
+        answer_is_complete(call);
+}
+
+/* ---- what h2.c reports of a stream ---- */
+
+static void stream_header(void *arg, struct text name, struct text value)
+{
+    struct curl_call *call = arg;
+
+    if (text_is(name, "retry-after"))
+        call->retry_after_s = parse_seconds(value.at, value.len);
+}
+
+static void stream_head(void *arg, int status)
+{
+    struct curl_call *call = arg;
+
+    kube_curl_note_bytes(call);
+    head_is_complete(call, status);
+}
+
+static void stream_data(void *arg, struct text data)
+{
+    struct curl_call *call = arg;
+
+    kube_curl_note_bytes(call);
+    if (!call->swallow)
+        kube_curl_deliver(call, KUBE_DATA, data, false, NULL);
+}
+
+static void stream_failed(struct curl_call *call, bool unsent, const char *failure)
+{
+    struct err err;
+
+    (void)err_set(&err, ERR_IO, "%s: %s", call->kube->config->server, failure);
+    kube_curl_fail(call, unsent, &err);
+}
+
+static void stream_ended(void *arg, bool unsent, const char *failure)
+{
+    struct curl_call *call = arg;
+
+    if (call->done)
+        return;
+    if (call->swallow && !call->retried)
+        ask_again(call);
+    else if (failure != NULL)
+        stream_failed(call, unsent, failure);
+    else
+        answer_is_complete(call);
+}
+
+static const struct h2_receiver stream_receiver = {
+    .header = stream_header, .head = stream_head, .data = stream_data, .end = stream_ended};
+
+/* Called when libcurl has connected for h2.c, or failed, as all calls that wait for it then do. */
+static void h2_is_connected(struct curl_kube *kube, CURLcode code)
+{
+    must(kube->h2 != NULL);
+    h2_connected(kube->h2, code, kube_curl_clock_now_ms());
+    if (code == CURLE_OK) {
+        look_by(kube, h2_limit_ms(kube->h2));
         return;
     }
-    if (code != CURLE_OK) {
-        transfer_failed(call, code);
-    } else if (!call->headed) {
-        (void)err_set(&err, ERR_IO, "%s: an answer without a head", call->kube->config->server);
-        kube_curl_fail(call, false, &err);
-    } else {
-        kube_curl_deliver(call, KUBE_DONE, TEXT(""), false, NULL);
+    look_for_renewal(kube, code);
+    /* The receiver may start calls meanwhile: these get another connection. */
+    const struct curl_call *last = kube->chain[CALL_QUEUED].last;
+    for (struct curl_call *call = kube->chain[CALL_QUEUED].first; call != NULL;
+         call = call == last ? NULL : call->next)
+        if (!call->done)
+            kube_curl_fail(call, true, h2_error(kube->h2));
+}
+
+/* The streams of a connection that has ended have no end of their own. */
+static void lose_streams(struct curl_kube *kube)
+{
+    for (struct curl_call *call = kube->chain[CALL_ACTIVE].first; call != NULL; call = call->next) {
+        if (call->stream.id == 0)
+            continue;
+        const bool unsent = h2_is_unsent(&call->stream);
+        h2_drop(kube->h2, &call->stream);
+        if (!call->done)
+            kube_curl_fail(call, unsent, h2_error(kube->h2));
     }
+}
+
+/* A later call gets a new connection. */
+static void follow_h2(struct curl_kube *kube, int64_t now_ms)
+{
+    if (kube->h2 == NULL)
+        return;
+    if (now_ms >= h2_limit_ms(kube->h2))
+        h2_refuse(kube->h2, "no SETTINGS of HTTP/2");
+    const enum h2_state state = h2_state(kube->h2);
+    if (state == H2_REFUSED)
+        kube->no_h2_before_ms = now_ms + H2_AGAIN_MS;
+    if (state == H2_REFUSED || state == H2_CLOSED)
+        lose_streams(kube);
+    else if (state != H2_LEAVING || h2_n_streams(kube->h2) > 0)
+        return;
+    h2_free(kube->h2);
+    kube->h2 = NULL;
 }
 
 /* Cuts the connections of a dead peer, so that later requests do not wait on them, too. */
@@ -489,8 +641,13 @@ static void cut_if_silent(struct curl_call *call)
     struct curl_kube *kube = call->kube;
 
     must(!call->done);
-    if (call->state == CALL_ACTIVE && kube->last_byte_ms <= call->begun_ms)
+    if (call->state == CALL_ACTIVE && kube->last_byte_ms <= call->begun_ms) {
         handles_cut(kube->handles);
+        if (kube->h2 != NULL)
+            h2_close(kube->h2, ERR_TIMEOUT, "closed after a silence");
+    }
+    if (call->state == CALL_QUEUED && kube->h2 != NULL && h2_begun_ms(kube->h2) <= call->begun_ms)
+        h2_close(kube->h2, ERR_TIMEOUT, "no connection in time");
 }
 
 /* Enforces all timeouts but the connect timeout, which is libcurl's. */
@@ -521,7 +678,8 @@ static void kube_curl_expire(struct curl_call *call, int64_t now_ms)
 static bool may_stall(const struct curl_call *call)
 {
     must(call->kube != NULL);
-    return call->headed && !call->watch && !call->nudged && !call->done && call->id != NUDGE;
+    return call->handle != NULL && call->headed && !call->watch && !call->nudged && !call->done &&
+           call->id != NUDGE;
 }
 
 static bool kube_curl_speaks_h2(const struct curl_call *call)
@@ -582,7 +740,7 @@ static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
 {
     if (now_ms < kube->look_ms)
         return;
-    kube->look_ms = INT64_MAX;
+    kube->look_ms = kube->h2 != NULL ? h2_limit_ms(kube->h2) : INT64_MAX;
     for (size_t state = 0; state < CALL_STATES; state++)
         for (struct curl_call *call = kube->chain[state].first; call != NULL; call = call->next)
             look_at_call(call, now_ms);
@@ -596,7 +754,7 @@ static void kube_curl_free_done(struct curl_kube *kube)
     while (kube->done != NULL) {
         struct curl_call *call = kube->done;
         kube->done = call->next_done;
-        drop_handle(call);
+        drop_transfer(call);
         chain_drop(call);
         kube_curl_call_free(call);
     }
@@ -610,7 +768,7 @@ static void begin_queued(struct curl_kube *kube)
         if (!call->done)
             kube_curl_begin(call, kube_curl_clock_now_ms());
         struct curl_call *next = call->next;
-        if (call->handle != NULL) {
+        if (call->handle != NULL || call->stream.id != 0) {
             chain_drop(call);
             chain_add(call, CALL_ACTIVE);
         }
@@ -630,33 +788,74 @@ static void kube_curl_reap(struct curl_kube *kube)
         must(message->msg == CURLMSG_DONE);
         must(curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &private) == CURLE_OK);
         /* The char pointer is the call that was set as CURLOPT_PRIVATE, so it is aligned. */
-        transfer_ended((struct curl_call *)(void *)private, code);
+        if (private != NULL)
+            transfer_ended((struct curl_call *)(void *)private, code);
+        else
+            h2_is_connected(kube, code);
     }
 }
 
+static bool waits_for_h2(const struct curl_kube *kube)
+{
+    return kube->h2 != NULL && h2_is_early(h2_state(kube->h2));
+}
+
 /*
- * Lets libcurl send the queued calls and receive answers: a system call for each call in flight.
- * Deadlines after the answers, so that an answer that has arrived wins over its deadline.
+ * Answers on the streams of h2.c, which call the receiver as libcurl's callbacks do. Reads before
+ * it sends, too, so that no request is sent on a connection that the server has closed.
  */
-static void kube_curl_turn(struct curl_kube *kube)
+static void receive_streams(struct curl_kube *kube)
+{
+    if (kube->h2 == NULL ||
+        (!kube->readable && !h2_has_more(kube->h2) && kube->chain[CALL_QUEUED].first == NULL))
+        return;
+    kube->readable = false;
+    kube->inside++;
+    h2_receive(kube->h2);
+    kube->inside--;
+}
+
+/* Lets libcurl send and receive: a system call for each of its calls in flight. */
+static void turn_libcurl(struct curl_kube *kube)
 {
     int running;
 
-    begin_queued(kube);
+    if (kube->n_handles == 0 && !waits_for_h2(kube))
+        return;
     const CURLMcode code = curl_multi_perform(kube->multi, &running);
     must(code == CURLM_OK || code == CURLM_CALL_MULTI_PERFORM);
     kube_curl_reap(kube);
+}
+
+/*
+ * Receives answers and sends the queued calls. Deadlines after the answers, so that an answer that
+ * has arrived wins over its deadline.
+ */
+static void kube_curl_turn(struct curl_kube *kube)
+{
+    receive_streams(kube);
+    follow_h2(kube, kube_curl_clock_now_ms());
+    begin_queued(kube);
+    turn_libcurl(kube);
+    if (kube->h2 != NULL)
+        h2_send(kube->h2);
     look_at_calls(kube, kube_curl_clock_now_ms());
+    follow_h2(kube, kube_curl_clock_now_ms());
     kube_curl_free_done(kube);
 }
 
-/* Returns 0 if the turn has queued calls (a retry after a 401, a nudge), else wait_ms at most. */
+/*
+ * Returns 0 if the turn has queued calls (a retry after a 401, a nudge) or left bytes unread, else
+ * wait_ms at most.
+ */
 static int64_t wait_at_most(const struct curl_kube *kube, int64_t wait_ms)
 {
     const int64_t left_ms = kube->look_ms - kube_curl_clock_now_ms();
 
     must(kube->multi != NULL);
-    if (kube->chain[CALL_QUEUED].first != NULL)
+    if (kube->chain[CALL_QUEUED].first != NULL && !waits_for_h2(kube))
+        return 0;
+    if (kube->h2 != NULL && h2_has_more(kube->h2))
         return 0;
     if (left_ms < wait_ms)
         wait_ms = left_ms > 0 ? left_ms : 0;
@@ -696,7 +895,7 @@ static void kube_cancel(void *ctx, uint64_t id)
 static void kube_curl_gather(const struct curl_kube *kube, struct pollfd *bell)
 {
     must(kube->inside == 0 && bell->fd == kube->bell);
-    if (kube->chain[CALL_ACTIVE].calls >= GATHER_CALLS)
+    if (kube->n_handles >= GATHER_CALLS)
         (void)poll(bell, 1, GATHER_MS);
 }
 
@@ -706,7 +905,8 @@ static void kube_curl_gather(const struct curl_kube *kube, struct pollfd *bell)
  */
 static bool kube_curl_sleep(struct curl_kube *kube, int64_t wait_ms)
 {
-    struct curl_waitfd bell = {.fd = kube->bell, .events = CURL_WAIT_POLLIN};
+    struct curl_waitfd fd[2] = {{.fd = kube->bell, .events = CURL_WAIT_POLLIN}};
+    unsigned n_fds = 1;
     enum sleeper was = SLEEPER_AWAKE;
     eventfd_t rings;
     int ready = 0;
@@ -714,12 +914,18 @@ static bool kube_curl_sleep(struct curl_kube *kube, int64_t wait_ms)
     must(wait_ms >= 0);
     const bool sleeps = atomic_compare_exchange_strong(&kube->sleeper, &was, SLEEPER_ASLEEP);
     const int timeout = !sleeps ? 0 : wait_ms < INT32_MAX ? (int)wait_ms : INT32_MAX;
-    must(curl_multi_poll(kube->multi, &bell, 1, timeout, &ready) == CURLM_OK);
-    struct pollfd again = {.fd = kube->bell, .events = POLLIN, .revents = bell.revents};
+    if (kube->h2 != NULL && h2_socket(kube->h2) >= 0)
+        fd[n_fds++] = (struct curl_waitfd){.fd = h2_socket(kube->h2),
+                                           .events = h2_wants_to_send(kube->h2)
+                                                         ? CURL_WAIT_POLLIN | CURL_WAIT_POLLOUT
+                                                         : CURL_WAIT_POLLIN};
+    must(curl_multi_poll(kube->multi, fd, n_fds, timeout, &ready) == CURLM_OK);
+    struct pollfd again = {.fd = kube->bell, .events = POLLIN, .revents = fd[0].revents};
     if (again.revents != 0)
         ready--;
     else if (sleeps && ready > 0)
         kube_curl_gather(kube, &again);
+    kube->readable |= ready > 0; /* an end of the connection shows in no other way */
     was = atomic_exchange(&kube->sleeper, SLEEPER_AWAKE);
     /* It may ring after the exchange, which ends the next sleep at once. */
     if (again.revents != 0)
@@ -781,6 +987,7 @@ static void kube_free(void *ctx)
             kube_curl_retire(call);
     kube_curl_free_done(kube);
     must(kube->by_id.count == 0);
+    h2_free(kube->h2);
     map_done(&kube->by_id);
     (void)curl_multi_cleanup(kube->multi); /* no handle is left in it */
     handles_free(kube->handles);
@@ -796,7 +1003,8 @@ static void global_init(void)
     global_code = curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err)
+static int kube_curl_make(struct kube_config *config, bool wants_h2, struct kube_ops *out,
+                          struct err *err)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -822,6 +1030,7 @@ int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *
     kube->bell = bell;
     kube->config = config;
     kube->handles = handles_new(config);
+    kube->wants_h2 = wants_h2 && handles_can_connect(kube->handles);
     map_init(&kube->by_id);
     kube->look_ms = INT64_MAX;
     *out = (struct kube_ops){.ctx = kube,
@@ -832,4 +1041,14 @@ int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *
                              .name = kube_name,
                              .free = kube_free};
     return 0;
+}
+
+int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err)
+{
+    return kube_curl_make(config, false, out, err);
+}
+
+int kube_calls_new(struct kube_config *config, struct kube_ops *out, struct err *err)
+{
+    return kube_curl_make(config, true, out, err);
 }

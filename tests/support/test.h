@@ -70,6 +70,21 @@ const struct test_group *test_group_of(const char *file);
     }                                                                                              \
     static void name(parameter __attribute__((unused)))
 
+/* The same test after each of two set_ups; the second has `again` behind its name. */
+#define TEST_TWICE(name, parameter, set_up, again, set_up_again, tear_down)                        \
+    static void name(parameter);                                                                   \
+    TEST_REGISTER(name, run_##name, set_up, tear_down)                                             \
+    static void run_##name(void **state)                                                           \
+    {                                                                                              \
+        name(*state);                                                                              \
+    }                                                                                              \
+    TEST_REGISTER(name##again, run_##name##again, set_up_again, tear_down)                         \
+    static void run_##name##again(void **state)                                                    \
+    {                                                                                              \
+        name(*state);                                                                              \
+    }                                                                                              \
+    static void name(parameter __attribute__((unused)))
+
 /* Registers the group of the file in which it stands. */
 #define TEST_GROUP(set_up, tear_down)                                                              \
     __attribute__((constructor)) static void register_group(void)                                  \

@@ -60,7 +60,7 @@ THIRD_PARTY = {
     "sign": r"gnutls/.*",
     "nri": r"protobuf-c/.*|nri\.pb-c\.h",
     "document": r"yaml\.h",
-    "kube": r"curl/.*",
+    "kube": r"(curl|nghttp2|openssl)/.*",
     "http": r"microhttpd\.h|gnutls/.*",
     "daemon": r"seccomp\.h",
     "ctl": r"libsmartcols(/libsmartcols)?\.h|curl/.*",

@@ -97,5 +97,10 @@ const char *kube_config_server(const struct kube_config *config);
 
 /* config must outlive the ops; several ops may share it. */
 int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;
+/*
+ * The same for many small calls at a time, such as Bindings: with HTTP/2, a call costs libcurl's
+ * part only once for each connection. Answers are not compressed.
+ */
+int kube_calls_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;
 
 #endif

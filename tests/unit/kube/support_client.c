@@ -31,7 +31,10 @@ const char *client_at(const struct client *client, const char *name)
 
 void client_init(struct client *client)
 {
-    *client = (struct client){.folder = "/tmp/milligpu-client-XXXXXX"};
+    *client = (struct client){.by_frames = client->by_frames,
+                              .path = client->path,
+                              .user = client->user,
+                              .folder = "/tmp/milligpu-client-XXXXXX"};
     (void)signal(SIGPIPE, SIG_IGN);
     assert_non_null(mkdtemp(client->folder));
     tls_certificate(client->folder, "ca", NULL);
@@ -48,14 +51,17 @@ void client_connect(struct client *client, unsigned port)
     strbuf_init(&text);
     strbuf_printf(&text,
                   "current-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n"
-                  "clusters: [{name: x, cluster: {server: \"https://127.0.0.1:%u\","
-                  " certificate-authority: ca.crt}}]\nusers: [{name: x, user: {token: t}}]\n",
-                  port);
+                  "clusters: [{name: x, cluster: {server: \"https://127.0.0.1:%u%s\","
+                  " certificate-authority: ca.crt}}]\nusers: [{name: x, user: {%s}}]\n",
+                  port, client->path != NULL ? client->path : "",
+                  client->user != NULL ? client->user : "token: t");
     if (kube_config_parse((struct text){text.data, text.len}, client_at(client, "config"), NULL,
                           &client->config, &err) < 0)
         fail_msg("%s", err.text);
     strbuf_done(&text);
-    assert_int_equal(kube_curl_new(client->config, &client->ops, &err), 0);
+    assert_int_equal(client->by_frames ? kube_calls_new(client->config, &client->ops, &err)
+                                       : kube_curl_new(client->config, &client->ops, &err),
+                     0);
 }
 
 static void take(void *user, const struct kube_answer *answer)
@@ -63,6 +69,8 @@ static void take(void *user, const struct kube_answer *answer)
     struct client *client = user;
 
     client->status = answer->status;
+    client->retry_after_s = answer->retry_after_s;
+    client->heads += answer->piece == KUBE_HEAD;
     if (answer->piece == KUBE_DATA)
         strbuf_text(&client->text, answer->data);
     client->done += answer->piece == KUBE_DONE;

@@ -1,5 +1,6 @@
 /*
- * support_client - kube_curl against one TLS server on loopback, and the answers it received.
+ * support_client - kube_curl, by libcurl or by frames, against one TLS server on loopback, and the
+ * answers it received.
  */
 #ifndef MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_CLIENT_H
 #define MILLIGPU_TESTS_UNIT_KUBE_SUPPORT_CLIENT_H
@@ -8,7 +9,10 @@
 #include "milligpu/kube/kube.h"
 
 struct client {
-    char folder[64]; /* holds ca.crt, and server.crt and server.key for the server */
+    bool by_frames;   /* kube_calls_new() instead of kube_curl_new() */
+    const char *path; /* of the server's address; NULL: none */
+    const char *user; /* of the kubeconfig; NULL: a token */
+    char folder[64];  /* holds ca.crt, and server.crt and server.key for the server */
     struct kube_config *config;
     struct kube_ops ops;
     struct strbuf text; /* all answers, concatenated */
@@ -16,6 +20,8 @@ struct client {
     unsigned failed;
     unsigned unsent;
     int status;
+    int64_t retry_after_s;
+    unsigned heads;
     unsigned begun;
 };
 

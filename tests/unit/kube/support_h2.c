@@ -42,7 +42,7 @@ void h2_frame(struct h2_frames *frames, unsigned type, unsigned flags, unsigned 
     frames->len += sizeof head + payload.len;
 }
 
-void h2_send(gnutls_session_t session, struct h2_frames *frames)
+void h2_send_frames(gnutls_session_t session, struct h2_frames *frames)
 {
     (void)gnutls_record_send(session, frames->bytes, frames->len); /* the peer may be gone */
     frames->len = 0;
@@ -54,7 +54,7 @@ void h2_give(gnutls_session_t session, unsigned type, unsigned flags, unsigned s
     struct h2_frames frames = {.len = 0};
 
     h2_frame(&frames, type, flags, stream, payload);
-    h2_send(session, &frames);
+    h2_send_frames(session, &frames);
 }
 
 static void serve_one(struct h2_server *server, int fd)
@@ -67,7 +67,8 @@ static void serve_one(struct h2_server *server, int fd)
     assert_int_equal(gnutls_set_default_priority(session), 0);
     assert_int_equal(gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, server->credentials),
                      0);
-    assert_int_equal(gnutls_alpn_set_protocols(session, &h2, 1, 0), 0);
+    if (!server->http1)
+        assert_int_equal(gnutls_alpn_set_protocols(session, &h2, 1, 0), 0);
     gnutls_transport_set_int(session, fd);
     if (gnutls_handshake(session) == 0)
         server->converse(server->user, session);
@@ -124,7 +125,7 @@ void h2_take_frames(gnutls_session_t session, struct text settings, void *user,
     h2_give(session, FRAME_SETTINGS, 0, 0, settings);
     while (h2_take(session, bytes, sizeof bytes)) {
         const size_t len = (size_t)bytes[1] << 8 | bytes[2];
-        const struct h2_head head = {bytes[3], bytes[4], bytes[8]};
+        const struct h2_head head = {bytes[3], bytes[4], bytes[8], {(const char *)payload, len}};
         assert_true(len <= sizeof payload);
         if (len > 0 && !h2_take(session, payload, len))
             return;

@@ -16,7 +16,7 @@
 #include "support_client.h"
 
 enum { PREFACE_BYTES = 24, FRAME_HEAD_BYTES = 9 };
-enum { FRAME_DATA = 0, FRAME_HEADERS = 1, FRAME_RST = 3, FRAME_SETTINGS = 4 };
+enum { FRAME_DATA = 0, FRAME_HEADERS = 1, FRAME_RST = 3, FRAME_SETTINGS = 4, FRAME_GOAWAY = 7 };
 enum { FLAG_ACK = 1, FLAG_END = 1, FLAG_END_HEADERS = 4 };
 
 /* HPACK: ":status: 200"; ":status: 429", "retry-after: 1"; ":status: 201" */
@@ -34,6 +34,7 @@ struct h2_server {
     void (*converse)(void *user, gnutls_session_t session);
     void *user;
     bool abruptly; /* end connections by a reset */
+    bool http1;    /* do not offer HTTP/2 */
 
     int listener;
     unsigned port;
@@ -63,11 +64,12 @@ struct h2_head {
     unsigned type;
     unsigned flags;
     unsigned stream;
+    struct text payload; /* valid during the call of take */
 };
 
 /*
  * The server's side of a connection: takes the preface, sends these settings, then takes frames,
- * drops their payload and acknowledges settings, until take returns false or the peer is gone.
+ * and acknowledges settings, until take returns false or the peer is gone.
  */
 void h2_take_frames(gnutls_session_t session, struct text settings, void *user,
                     bool (*take)(void *user, gnutls_session_t session, const struct h2_head *head));
@@ -76,7 +78,7 @@ void h2_take_frames(gnutls_session_t session, struct text settings, void *user,
 bool h2_take(gnutls_session_t session, unsigned char *out, size_t count);
 void h2_frame(struct h2_frames *frames, unsigned type, unsigned flags, unsigned stream,
               struct text payload);
-void h2_send(gnutls_session_t session, struct h2_frames *frames);
+void h2_send_frames(gnutls_session_t session, struct h2_frames *frames);
 void h2_give(gnutls_session_t session, unsigned type, unsigned flags, unsigned stream,
              struct text payload);
 

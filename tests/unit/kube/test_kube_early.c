@@ -62,6 +62,14 @@ static int set_up(void **state)
     return 0;
 }
 
+static int set_up_frames(void **state)
+{
+    (void)set_up(state);
+    struct fixture *fixture = *state;
+    fixture->pair.client.by_frames = true;
+    return 0;
+}
+
 static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
@@ -71,7 +79,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+#define FRAMES_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up_frames, tear_down)
+
+/* By libcurl, and by frames of ours. */
+#define FIXTURE_TEST(name)                                                                         \
+    TEST_TWICE(name, struct fixture *fixture, set_up, _by_frames, set_up_frames, tear_down)
 
 /* ---- requests ---- */
 
@@ -98,6 +110,13 @@ FIXTURE_TEST(early_refusal__is_reported_or_nothing_was_sent)
 {
     ask(fixture, HEAD_429, MANY);
     assert_int_equal(fixture->pair.client.failed, fixture->pair.client.unsent);
+}
+
+FRAMES_TEST(early_refusal__is_reported_by_frames)
+{
+    ask(fixture, HEAD_429, MANY);
+    assert_int_equal(fixture->pair.client.done, 1 + MANY);
+    assert_int_equal(fixture->pair.client.status, 429);
 }
 
 /* A server cannot accept a body that it has not received. */

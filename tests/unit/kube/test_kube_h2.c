@@ -99,11 +99,12 @@ static void start_server(struct fixture *fixture, const char *streams)
         assert_true(patience_left(&until_ms));
 }
 
-static int set_up_with(void **state, const char *streams)
+static int set_up_with(void **state, const char *streams, bool by_frames)
 {
     struct fixture *fixture = xcalloc(1, sizeof *fixture);
     char answer[ANSWER_BYTES + 1];
 
+    fixture->client.by_frames = by_frames;
     client_init(&fixture->client);
     assert_int_equal(mkdir(client_at(&fixture->client, "www"), 0700), 0);
     FILE *file = fopen(client_at(&fixture->client, "www/version"), "w");
@@ -121,12 +122,22 @@ static int set_up_with(void **state, const char *streams)
 
 static int set_up(void **state)
 {
-    return set_up_with(state, "--max-concurrent-streams=250");
+    return set_up_with(state, "--max-concurrent-streams=250", false);
+}
+
+static int set_up_frames(void **state)
+{
+    return set_up_with(state, "--max-concurrent-streams=250", true);
 }
 
 static int set_up_few_streams(void **state)
 {
-    return set_up_with(state, "--max-concurrent-streams=10");
+    return set_up_with(state, "--max-concurrent-streams=10", false);
+}
+
+static int set_up_few_streams_frames(void **state)
+{
+    return set_up_with(state, "--max-concurrent-streams=10", true);
 }
 
 static int tear_down(void **state)
@@ -146,8 +157,12 @@ static int tear_down(void **state)
 
 #define FEW_STREAMS_TEST(name)                                                                     \
     TEST_WITH(name, struct fixture *fixture, set_up_few_streams, tear_down)
+#define FEW_STREAMS_FRAMES_TEST(name)                                                              \
+    TEST_WITH(name, struct fixture *fixture, set_up_few_streams_frames, tear_down)
 
-#define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+/* By libcurl, and by frames of ours. */
+#define FIXTURE_TEST(name)                                                                         \
+    TEST_TWICE(name, struct fixture *fixture, set_up, _by_frames, set_up_frames, tear_down)
 
 /* ---- tests ---- */
 
@@ -232,6 +247,26 @@ FEW_STREAMS_TEST(http2__takes_more_connections_where_streams_are_few)
     assert_int_equal(fixture->client.done, 1000);
     /* Sixteen at once; now and then an idle one gives way. */
     assert_in_range(connections(fixture), 1, 50);
+}
+
+FEW_STREAMS_FRAMES_TEST(http2__request_waits_on_one_connection_where_streams_are_few)
+{
+    for (uint64_t id = 1; id <= 200; id++)
+        client_begin(&fixture->client, id, id % 2 == 0 ? "{}" : "", 20000);
+    client_until(&fixture->client, 200);
+    assert_int_equal(fixture->client.done, 200);
+    assert_int_equal(connections(fixture), 1);
+}
+
+FEW_STREAMS_FRAMES_TEST(http2__request_without_a_stream_is_reported_unsent)
+{
+    client_ask(&fixture->client, 1, "", 20000);
+    assert_int_equal(kill(fixture->server, SIGSTOP), 0);
+    for (uint64_t id = 2; id <= 41; id++)
+        client_begin(&fixture->client, id, "{\"kind\":\"Binding\"}", 400);
+    client_until(&fixture->client, 41);
+    assert_int_equal(fixture->client.failed, 40);
+    assert_int_equal(fixture->client.unsent, 30);
 }
 
 FIXTURE_TEST(http2__cancelled_request_leaves_the_others_alone)

@@ -38,7 +38,7 @@ static void answer(struct fixture *fixture, gnutls_session_t session, unsigned s
     h2_frame(&frames, FRAME_HEADERS, FLAG_END_HEADERS, stream, text_of(HEAD_200));
     if (!fixture->watched || nth != WATCH)
         h2_frame(&frames, FRAME_DATA, FLAG_END, stream, (struct text){data, sizeof data});
-    h2_send(session, &frames);
+    h2_send_frames(session, &frames);
 }
 
 static bool take(void *user, gnutls_session_t session, const struct h2_head *head)

@@ -80,6 +80,7 @@ static int remove_all(void **state)
 }
 
 struct fixture {
+    bool by_frames; /* kube_calls_new(); the server speaks HTTP/1.1 only */
     struct fake_apiserver *fake;
     struct fake_api *api;
     struct kube_config *config;
@@ -95,7 +96,7 @@ static void serve(struct fixture *fixture, const char *client_ca)
     CLEANUP(xfreep) char *ca = client_ca != NULL ? text_at(client_ca) : NULL;
     const struct fake_tls tls = {cert, key, ca};
 
-    *fixture = (struct fixture){.fake = fake_apiserver_new("tls")};
+    *fixture = (struct fixture){.by_frames = fixture->by_frames, .fake = fake_apiserver_new("tls")};
     fixture->api = fake_api_new(fixture->fake, &tls);
     strbuf_init(&fixture->text);
 }
@@ -132,7 +133,10 @@ static void connect_as(struct fixture *fixture, const char *cluster, const char 
                           &fixture->err) < 0)
         fail_msg("%s", fixture->err.text);
     strbuf_done(&text);
-    assert_int_equal(kube_curl_new(fixture->config, &fixture->ops, &fixture->err), 0);
+    assert_int_equal(fixture->by_frames
+                         ? kube_calls_new(fixture->config, &fixture->ops, &fixture->err)
+                         : kube_curl_new(fixture->config, &fixture->ops, &fixture->err),
+                     0);
 }
 
 static int get(struct fixture *fixture)
@@ -142,22 +146,34 @@ static int get(struct fixture *fixture)
     return kube_fetch(&fixture->ops, &request, &fixture->text, &fixture->err);
 }
 
-static int set_up(void **state)
+static int set_up_with(void **state, const char *client_ca, bool by_frames)
 {
     static struct fixture fixture;
 
-    serve(&fixture, NULL);
+    fixture.by_frames = by_frames;
+    serve(&fixture, client_ca);
     *state = &fixture;
     return 0;
 }
 
+static int set_up(void **state)
+{
+    return set_up_with(state, NULL, false);
+}
+
+static int set_up_frames(void **state)
+{
+    return set_up_with(state, NULL, true);
+}
+
 static int set_up_for_certificates(void **state)
 {
-    static struct fixture fixture;
+    return set_up_with(state, "ca.crt", false);
+}
 
-    serve(&fixture, "ca.crt");
-    *state = &fixture;
-    return 0;
+static int set_up_for_certificates_frames(void **state)
+{
+    return set_up_with(state, "ca.crt", true);
 }
 
 static int tear_down(void **state)
@@ -166,11 +182,13 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define SERVER_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
+#define SERVER_TEST(name)                                                                          \
+    TEST_TWICE(name, struct fixture *fixture, set_up, _by_frames, set_up_frames, tear_down)
 
 /* The server demands a client's certificate of its CA. */
 #define CLIENT_TEST(name)                                                                          \
-    TEST_WITH(name, struct fixture *fixture, set_up_for_certificates, tear_down)
+    TEST_TWICE(name, struct fixture *fixture, set_up_for_certificates, _by_frames,                 \
+               set_up_for_certificates_frames, tear_down)
 
 /* ---- the server's certificate ---- */
 
