@@ -126,16 +126,29 @@ static bool read_ports(struct server *server)
     return got == 2;
 }
 
-static bool is_ready(const struct server *server)
+/* Does path answer 200, and not with this text? */
+static bool answers_without(const struct server *server, const char *path, const char *text)
 {
     struct client client;
     struct text body;
 
     if (!client_open(&client, server->admin))
         return false;
-    const int status = client_ask(&client, "/readyz", TEXT(""), &body);
+    const int status = client_ask(&client, path, TEXT(""), &body);
+    const bool found = text != NULL && memmem(body.at, body.len, text, strlen(text)) != NULL;
     client_close(&client);
-    return status == 200;
+    return status == 200 && !found;
+}
+
+static bool is_ready(const struct server *server)
+{
+    return answers_without(server, "/readyz", NULL);
+}
+
+/* The first verification in the background has ended. */
+static bool has_verified(const struct server *server)
+{
+    return answers_without(server, "/metrics", "\nmilligpu_verification_timestamp_seconds 0\n");
 }
 
 static void pause_ms(int64_t ms)
@@ -165,13 +178,14 @@ static void say_memory(const struct server *server, const char *when)
     say_of(server, what, (double)process_kib(server->pid, "VmHWM") / 1024, "MiB");
 }
 
-/* Half a second with hardly any CPU: the background verification of the history has ended too. */
+/* Half a second with hardly any CPU, and nothing of the start is left to do. */
 static bool is_quiet(const struct server *server)
 {
     const int64_t before = process_cpu_ns(server->pid);
 
     pause_ms(QUIET_MS);
-    return process_cpu_ns(server->pid) - before < (int64_t)QUIET_MS * 1000000 / 20;
+    return has_verified(server) &&
+           process_cpu_ns(server->pid) - before < (int64_t)QUIET_MS * 1000000 / 20;
 }
 
 static void say_sleep(const struct server *server, const char *when)
