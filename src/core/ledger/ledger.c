@@ -559,7 +559,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
 
 static bool gives_room(const struct node *from, const struct node *to);
 
-void ledger_apply(struct ledger *ledger, const struct change *change)
+void ledger_put(struct ledger *ledger, const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
     must(change->held == NULL);
@@ -568,6 +568,11 @@ void ledger_apply(struct ledger *ledger, const struct change *change)
         ledger_swap_node(ledger, change->slot, change->node_before, change->node_after);
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->slot, change->before, change->after);
+}
+
+void ledger_apply(struct ledger *ledger, const struct change *change)
+{
+    ledger_put(ledger, change);
     if (change_gives_room(change))
         ledger->room_came = true;
     if (change->kind == COMMAND_RESERVE)

@@ -21,7 +21,7 @@ enum { SLOT_NONE = UINT32_MAX };
 
 /* An absent GPU of a restored node, kept until the allocations that hold it are restored. */
 struct kept_gpu {
-    const struct atom *node;
+    uint32_t slot; /* of the node */
     struct gpu gpu;
 };
 
@@ -68,7 +68,7 @@ struct ledger {
     struct slot_index *index;      /* by node name; may contain removed nodes */
     struct slot_index *open_index; /* by uid of open allocations; may contain ended ones */
     uint64_t indexed;              /* entries ever added to any index */
-    struct kept_gpu *kept;
+    struct kept_gpu *kept;         /* by slot, ascending: as the nodes were restored */
     uint32_t n_kept;
     size_t kept_capacity;
     const struct policy_context *context;  /* a reference; NULL: binpack */
@@ -102,6 +102,8 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name);
 /* NULL: the slot is free or was never used. */
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
+/* ledger_apply() of a row of a database: it gives no room, and is no grant. */
+void ledger_put(struct ledger *ledger, const struct change *change);
 
 /*
  * ledger_policy_context.c: sets the context, with an empty supply; replaces a node in the supply

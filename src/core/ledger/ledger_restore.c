@@ -92,25 +92,16 @@ static int ledger_restore_check_node(const struct ledger *ledger, const struct n
     return 0;
 }
 
-/* ledger_apply() without an effect on room_came: no capacity was freed. */
-static void ledger_restore_put_back(struct ledger *ledger, const struct change *change)
-{
-    const bool room_came = ledger->room_came;
-    must(change->node_after != NULL);
-    must(ledger->generation == 0 || ledger->capacity_generation <= ledger->generation);
-    ledger_apply(ledger, change);
-    ledger->room_came = room_came;
-}
-
 /*
  * Keeps an absent GPU until an allocation charges it, because node_new() drops absent GPUs without
  * charges.
  */
-static void keep_gpu(struct ledger *ledger, const struct atom *node, const struct gpu *gpu)
+static void keep_gpu(struct ledger *ledger, uint32_t slot, const struct gpu *gpu)
 {
+    must(ledger->n_kept == 0 || ledger->kept[ledger->n_kept - 1].slot <= slot);
     ledger->kept =
         xgrow(ledger->kept, ledger->n_kept, &ledger->kept_capacity, sizeof *ledger->kept);
-    ledger->kept[ledger->n_kept++] = (struct kept_gpu){.node = node, .gpu = *gpu};
+    ledger->kept[ledger->n_kept++] = (struct kept_gpu){.slot = slot, .gpu = *gpu};
     must(ledger->n_kept <= ledger->kept_capacity);
 }
 
@@ -125,20 +116,20 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
     if (failed != 0)
         return failed;
 
+    struct change change = {.kind = COMMAND_NODE, .verdict = VERDICT_OK};
+    change.slot = ledger_free_slot(ledger);
     struct gpu *shown = xcalloc(build->n_gpus + 1, sizeof *shown);
     struct node_build mine = *build;
     mine.n_gpus = 0;
     mine.gpu = shown;
     for (uint32_t i = 0; i < build->n_gpus; i++) {
         if ((build->gpu[i].flags & GPU_ABSENT) != 0)
-            keep_gpu(ledger, build->name, &build->gpu[i]);
+            keep_gpu(ledger, change.slot, &build->gpu[i]);
         else
             shown[mine.n_gpus++] = build->gpu[i];
     }
-    struct change change = {.kind = COMMAND_NODE, .verdict = VERDICT_OK};
-    change.slot = ledger_free_slot(ledger);
     change.node_after = node_new(&mine);
-    ledger_restore_put_back(ledger, &change);
+    ledger_put(ledger, &change);
     change_done(&change);
     xfree(shown);
     return 0;
@@ -181,16 +172,26 @@ static int check_allocation(const struct ledger *ledger, const struct allocation
     return ledger_restore_check_amounts(facts, err);
 }
 
-/* Linear: few GPUs are absent. */
-static const struct gpu *kept_gpu(const struct ledger *ledger, const struct atom *node,
+/* A binary search for the node: after an outage all GPUs of a cluster may be absent. */
+static const struct gpu *kept_gpu(const struct ledger *ledger, uint32_t slot,
                                   const struct atom *name)
 {
-    must(node != NULL);
+    uint32_t low = 0;
+    uint32_t high = ledger->n_kept;
+
     must(name != NULL);
-    for (uint32_t i = 0; i < ledger->n_kept; i++) {
-        const struct kept_gpu *kept = &ledger->kept[i];
-        if (kept->node == node && (kept->gpu.id == name || kept->gpu.alias == name))
-            return &kept->gpu;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (ledger->kept[middle].slot < slot)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    must(low <= ledger->n_kept);
+    for (uint32_t i = low; i < ledger->n_kept && ledger->kept[i].slot == slot; i++) {
+        const struct gpu *gpu = &ledger->kept[i].gpu;
+        if (gpu->id == name || gpu->alias == name)
+            return gpu;
     }
     return NULL;
 }
@@ -211,7 +212,7 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
         const struct atom *name = facts->share[i].gpu;
         if (ledger_restore_drafted(draft, name))
             continue;
-        const struct gpu *kept = kept_gpu(ledger, facts->node, name);
+        const struct gpu *kept = kept_gpu(ledger, draft->slot, name);
         if (kept == NULL)
             return err_set(err, ERR_CORRUPT, "allocation %s: GPU %s is not of node %s", facts->uid,
                            name->text, facts->node->text);
@@ -224,6 +225,38 @@ static int bring_gpus(const struct ledger *ledger, const struct allocation_facts
     return 0;
 }
 
+/* Nearly every pod holds GPUs that its node has already: few are absent. */
+static bool has_gpus(const struct node *node, const struct allocation_facts *facts)
+{
+    must(node->name == facts->node);
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
+        const struct atom *name = facts->share[i].gpu;
+        uint32_t at = 0;
+        while (at < node->n_gpus && node->gpu[at].id != name && node->gpu[at].alias != name)
+            at++;
+        if (at == node->n_gpus)
+            return false;
+    }
+    return true;
+}
+
+/* The node with the allocation, and with the kept GPUs that its shares name; NULL: an error. */
+static struct node *with_kept_gpus(const struct ledger *ledger, uint32_t slot,
+                                   const struct allocation *allocation, struct err *err)
+{
+    const struct node *node = ledger_at(ledger, slot);
+    struct node *after = NULL;
+    struct draft draft;
+
+    must(node != NULL);
+    draft_init(&draft, node, slot, allocation->facts.n_shares);
+    /* Loading is no change: the node keeps the stored since_ms. */
+    if (bring_gpus(ledger, &allocation->facts, &draft, err) == 0)
+        after = draft_node(&draft, NULL, allocation, node->since_ms);
+    draft_done(&draft);
+    return after;
+}
+
 int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, struct err *err)
 {
     must(facts->uid != NULL);
@@ -232,28 +265,26 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
     must(facts->node != NULL);
     must(facts->node_uid != NULL);
 
-    int failed = check_allocation(ledger, facts, err);
+    const int failed = check_allocation(ledger, facts, err);
     if (failed != 0)
         return failed;
 
-    const uint32_t slot = ledger_slot(ledger, atom_text(facts->node));
-    const struct node *node = ledger_at(ledger, slot);
-    struct draft draft;
-    draft_init(&draft, node, slot, facts->n_shares);
-    failed = bring_gpus(ledger, facts, &draft, err);
-    if (failed == 0) {
-        struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK, .slot = slot};
-        struct allocation *allocation = allocation_new(facts);
-        /* Loading is no change: the node keeps the stored since_ms. */
-        struct node *after = draft_node(&draft, NULL, allocation, node->since_ms);
-        must(after->since_ms == node->since_ms);
-        must(after->n_allocations == node->n_allocations + 1);
-        change.node_before = node_ref(node);
-        change.node_after = after;
-        change.after = allocation;
-        ledger_restore_put_back(ledger, &change);
-        change_done(&change);
+    struct change change = {.kind = COMMAND_ADOPT, .verdict = VERDICT_OK};
+    change.slot = ledger_slot(ledger, atom_text(facts->node));
+    const struct node *node = ledger_at(ledger, change.slot);
+    struct allocation *allocation = allocation_new(facts);
+    change.node_after = has_gpus(node, facts)
+                            ? node_with(node, NULL, allocation)
+                            : with_kept_gpus(ledger, change.slot, allocation, err);
+    if (change.node_after == NULL) {
+        allocation_unref(allocation);
+        return -(int)err->code;
     }
-    draft_done(&draft);
-    return failed;
+    must(change.node_after->since_ms == node->since_ms);
+    must(change.node_after->n_allocations == node->n_allocations + 1);
+    change.node_before = node_ref(node);
+    change.after = allocation;
+    ledger_put(ledger, &change);
+    change_done(&change);
+    return 0;
 }

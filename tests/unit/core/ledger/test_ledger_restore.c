@@ -158,6 +158,79 @@ CORE_TEST(restore__accepts_an_absent_gpu_before_a_present_one)
     assert_int_equal(core_gpu(core, "n1", "GPU-b")->flags, 0);
 }
 
+/* Each node has two absent GPUs, of which the last goes by two names; n3 has none. */
+CORE_TEST(restore__finds_the_absent_gpus_of_each_node)
+{
+    static const char *const gone[][3] = {{"n0", "GPU-a", "GPU-b"},
+                                          {"n1", "GPU-c", "GPU-d"},
+                                          {"n2", "GPU-e", "GPU-f"},
+                                          {"n4", "GPU-g", "GPU-h"}};
+    struct err err;
+    for (size_t i = 0; i < ARRAY_LEN(gone); i++) {
+        if (i == 3)
+            assert_int_equal(restore_node(core, "n3", NULL, 0, &err), 0);
+        struct gpu gpu[] = {row_of_gpu(core, gone[i][1], 7, GPU_ABSENT),
+                            row_of_gpu(core, gone[i][2], 8, GPU_ABSENT)};
+        char alias[8];
+        (void)snprintf(alias, sizeof alias, "A-%s", gone[i][0]);
+        gpu[1].alias = atom(core, alias);
+        gpu[1].mib = 1000 + (uint32_t)i;
+        assert_int_equal(restore_node(core, gone[i][0], gpu, 2, &err), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(gone); i++) {
+        char alias[8];
+        (void)snprintf(alias, sizeof alias, "A-%s", gone[i][0]);
+        const struct share share[] = {
+            {.container = "c0", .gpu = atom(core, gone[i][1]), .milli = 100},
+            {.container = "c0", .gpu = atom(core, alias), .milli = 200}};
+        struct allocation_facts facts = {.uid = gone[i][0],
+                                         .namespace = "default",
+                                         .name = "pod",
+                                         .node = atom(core, gone[i][0]),
+                                         .node_uid = atom(core, ""),
+                                         .state = STATE_BOUND,
+                                         .n_shares = 2,
+                                         .share = share};
+        assert_int_equal(ledger_restore(core->ledger, &facts, &err), 0);
+        assert_int_equal(core_gpu(core, gone[i][0], gone[i][1])->index, 7);
+        assert_int_equal(core_gpu(core, gone[i][0], gone[i][2])->mib, 1000 + i);
+        assert_int_equal(core_gpu(core, gone[i][0], gone[i][2])->used_milli, 200);
+    }
+    struct share other = {.container = "c0", .gpu = atom(core, "GPU-a"), .milli = 1};
+    assert_int_equal(restore_pod(core, "x", &other, 1, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation x: GPU GPU-a is not of node n1");
+    other.gpu = atom(core, "GPU-e");
+    assert_int_equal(restore_pod(core, "x", &other, 1, &err), -ERR_CORRUPT);
+    assert_string_equal(err.text, "allocation x: GPU GPU-e is not of node n1");
+    ledger_assert_valid(core->ledger);
+}
+
+/* A second pod on a node that has all its GPUs: nothing is drafted, and since_ms stays. */
+CORE_TEST(restore__adds_pods_to_a_node)
+{
+    struct err err;
+    const struct gpu gpu[] = {row_of_gpu(core, "GPU-a", 0, 0), row_of_gpu(core, "GPU-b", 1, 0)};
+    const struct node_build build = {.name = atom(core, "n1"),
+                                     .uid = atom(core, "u"),
+                                     .problem_text = atom(core, ""),
+                                     .since_ms = 7,
+                                     .n_gpus = 2,
+                                     .gpu = gpu};
+    const struct share share[] = {{.container = "c0", .gpu = gpu[0].id, .milli = 300},
+                                  {.container = "c0", .gpu = gpu[1].id, .milli = 400}};
+    assert_int_equal(ledger_restore_node(core->ledger, &build, &err), 0);
+    core->ledger->room_came = false;
+    assert_int_equal(restore_pod(core, "b", share, 2, &err), 0);
+    assert_int_equal(restore_pod(core, "a", &share[1], 1, &err), 0);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    assert_int_equal(node->n_allocations, 2);
+    assert_int_equal(node->since_ms, 7);
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 800);
+    assert_false(core->ledger->room_came);
+    assert_int_equal(core->ledger->grants, 0);
+    ledger_assert_valid(core->ledger);
+}
+
 /* The row of an absent GPU has the owner: its node, or none. */
 CORE_TEST(restore__keeps_the_owner_of_an_absent_gpu)
 {
