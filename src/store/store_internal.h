@@ -526,6 +526,22 @@ enum { GPU_FLAGS_KEPT = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICAT
 typedef int rows_node(void *user, const struct node_build *build, struct err *err);
 typedef int rows_allocation(void *user, int64_t id, const struct allocation_facts *facts,
                             struct err *err);
+/*
+ * The rows of a table by allocation, read beside the allocations, whose ids ascend: nearly always
+ * the next row is the wanted one, and no search from the root of the table is needed. The statement
+ * selects the allocation first, WHERE allocation >= ? ORDER BY allocation.
+ */
+struct side_rows {
+    sqlite3_stmt *stmt;
+    bool runs;
+    bool has_row; /* false: stmt is at the end */
+    int64_t id;   /* the allocation of that row */
+    int most;     /* rows of other allocations that are passed over before a search */
+};
+/* Goes to the first row of the allocation. Returns 1, 0 if it has none, or negative with err. */
+int side_rows_find(struct side_rows *rows, int64_t id, struct err *err) MUST_USE;
+/* Goes to the next row of the same allocation; returns as side_rows_find(). */
+int side_rows_next(struct side_rows *rows, struct err *err) MUST_USE;
 int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each,
                struct err *err) MUST_USE;
 int rows_allocations(sqlite3 *db, struct names *names, bool past, void *user, rows_allocation *each,

@@ -86,7 +86,7 @@ int check_file(sqlite3 *db, bool thorough, struct err *err)
  */
 struct row_check {
     sqlite3 *db;
-    sqlite3_stmt *charges;
+    struct side_rows charges;
     struct ledger *ledger; /* NULL: only compares */
     bool refused;
     bool odd;           /* a node with claims, or with names that its GPUs may not have */
@@ -159,25 +159,22 @@ static int check_charges(void *user, int64_t id, const struct allocation_facts *
 {
     struct row_check *check = user;
     struct allocation *should = allocation_new(facts);
-    struct bind bind = bind_start(check->charges);
     UNSET struct charges_seen seen;
     struct err ignored;
-    int more;
 
     seen.should = should;
     seen.count = 0;
     for (uint32_t i = 0; i < should->n_charges; i++)
         seen.at[i] = -1;
-    bind_number(&bind, id);
-    must(bind.rc == SQLITE_OK);
-    while ((more = db_step(check->charges, err)) > 0) {
-        struct row row = row_start(check->charges);
+    int more = side_rows_find(&check->charges, id, err);
+    while (more > 0) {
+        struct row row = row_start(check->charges.stmt);
+        (void)row_number(&row, 1, INT64_MAX); /* the allocation */
         more = seen.count < should->n_charges ? check_charge(&seen, &row, err) : 0;
         seen.count++;
-        if (more < 0)
-            break;
+        if (more == 0)
+            more = side_rows_next(&check->charges, err);
     }
-    (void)sqlite3_reset(check->charges); /* repeats the error of the step */
     if (more == 0 && seen.count != should->n_charges)
         more = err_set(err, ERR_CORRUPT,
                        "the ledger is corrupt: allocation %s has %u charges where its shares make "
@@ -195,17 +192,17 @@ static int check_charges(void *user, int64_t id, const struct allocation_facts *
 static int verify_check_allocations(struct row_check *check, struct names *names, bool past,
                                     struct err *err)
 {
-    must(check->db != NULL && check->charges == NULL);
+    must(check->db != NULL && check->charges.stmt == NULL);
 
     int failed = db_prepare(check->db,
-                            "SELECT gpu, milli, mib, node, live, at FROM charge"
-                            " WHERE allocation = ? ORDER BY gpu",
-                            &check->charges, err);
+                            "SELECT allocation, gpu, milli, mib, node, live, at FROM charge"
+                            " WHERE allocation >= ? ORDER BY allocation, gpu",
+                            &check->charges.stmt, err);
     if (failed == 0)
         failed = rows_allocations(check->db, names, past, check, check_charges, err);
     if (failed != 0)
         (void)err_wrap(err, "%s", db_name(check->db));
-    (void)sqlite3_finalize(check->charges); /* repeats the error of the step */
+    (void)sqlite3_finalize(check->charges.stmt); /* repeats the error of the step */
     return failed;
 }
 

@@ -528,3 +528,42 @@ FIXTURE_TEST(rows__keep_all_names_for_a_caller_with_a_table_and_few_for_one_with
     assert_int_equal(other_atoms(shelf, NULL), 2);
     names_free(names);
 }
+
+/*
+ * Rows of live pods are read in the order of their pods, past those of ended ones, or searched where
+ * there are many: none is missed, none is taken for another's.
+ */
+FIXTURE_TEST(rows__are_found_with_any_history_between_them)
+{
+    static const int ended[] = {0, 1, 3, 4, 5, 9, 0, 0, 5, 5, 5, 5, 5, 0, 4, 6, 1};
+    char sql[128];
+    char uid[64];
+    struct err err;
+
+    (void)core_node(core, "n3", two_counted, 2);
+    for (size_t i = 0; i < ARRAY_LEN(ended); i++) {
+        for (int k = 0; k < ended[i]; k++) {
+            (void)snprintf(uid, sizeof uid, "ended-%zu-%d", i, k);
+            assert_int_equal(core_reserve(core, uid, "n3", "10+10"), VERDICT_OK);
+            (void)core_step(core, COMMAND_RELEASE, uid);
+        }
+        (void)snprintf(uid, sizeof uid, "live-%zu", i);
+        assert_int_equal(core_reserve(core, uid, "n3", i % 2 == 0 ? "10x2" : "10+20"), VERDICT_OK);
+    }
+    shelf_save_and_turn(shelf);
+    shelf_sound(shelf);
+    for (size_t i = 0; i < ARRAY_LEN(ended); i++) {
+        struct shelf copy;
+        shelf_open_backup(shelf, &copy);
+        shelf_close(&copy);
+        (void)snprintf(sql, sizeof sql,
+                       "DELETE FROM charge WHERE allocation ="
+                       " (SELECT id FROM allocation WHERE uid = 'live-%zu')",
+                       i);
+        shelf_spoil(&copy, sql);
+        assert_int_equal(shelf_try(&copy, &err), -(int)ERR_CORRUPT);
+        (void)snprintf(uid, sizeof uid, "live-%zu has 0 ", i);
+        assert_non_null(strstr(err.text, uid));
+        shelf_done(&copy);
+    }
+}
