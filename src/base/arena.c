@@ -115,17 +115,31 @@ size_t arena_used(const struct arena *arena)
     return arena_bytes(arena) - arena->chunk->bytes + arena->used;
 }
 
-void *arena_alloc(struct arena *arena, size_t bytes)
+/* Not zeroed. */
+static char *arena_take(struct arena *arena, size_t need)
 {
-    must(bytes <= SIZE_MAX / 4);
+    must(need % ALIGNMENT == 0);
 
-    const size_t need = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (arena->chunk == NULL || need > arena->chunk->bytes - arena->used)
         add_chunk(arena, need);
 
     char *memory = arena->chunk->data + arena->used;
     arena->used += need;
     must(arena->used <= arena->chunk->bytes);
+    return memory;
+}
+
+static size_t arena_round(size_t bytes)
+{
+    must(bytes <= SIZE_MAX / 4);
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes)
+{
+    const size_t need = arena_round(bytes);
+    char *memory = arena_take(arena, need);
+
     /* A reused chunk contains old data. */
     memset(memory, 0, need);
     return memory;
@@ -138,11 +152,14 @@ void *arena_array(struct arena *arena, size_t count, size_t bytes)
     return arena_alloc(arena, all);
 }
 
+/* Zeroes only the last bytes, with the terminator among them: the text fills the others. */
 char *arena_copy(struct arena *arena, struct text text)
 {
     must(text.at != NULL || text.len == 0);
 
-    char *copy = arena_alloc(arena, text.len + 1);
+    const size_t need = arena_round(text.len + 1);
+    char *copy = arena_take(arena, need);
+    memset(copy + need - ALIGNMENT, 0, ALIGNMENT);
     if (text.len > 0)
         memcpy(copy, text.at, text.len);
     return copy;

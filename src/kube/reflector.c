@@ -363,6 +363,19 @@ struct listing {
     int64_t now_ms;
 };
 
+/* Of an object beyond the limit the sink does not see the end: list_item() refuses it. */
+static size_t begin_list_item(void *user, struct text rest)
+{
+    struct listing *listing = user;
+    struct reflector *r = listing->reflector;
+
+    must(r->list_open);
+    const size_t bytes = r->sink.listed_first(r->sink.user, text_first(rest, EVENT_BYTES_MAX));
+    if (bytes > 0)
+        r->stats.last_seen_ms = listing->now_ms;
+    return bytes;
+}
+
 /* The same limit as for an event, so that a watch can deliver every object that a list accepts. */
 static int list_item(void *user, struct text object, struct err *err)
 {
@@ -413,6 +426,11 @@ static void next_page(struct reflector *r, const struct list_page *page, int64_t
 static void page_came(struct reflector *r, int64_t now_ms)
 {
     struct listing listing = {r, now_ms};
+    const struct list_items items = {
+        .user = &listing,
+        .begin = r->sink.listed_first != NULL ? begin_list_item : NULL,
+        .item = list_item,
+    };
     struct list_page page = {"", ""};
     const bool first = r->next.len == 0;
     struct err err;
@@ -425,8 +443,8 @@ static void page_came(struct reflector *r, int64_t now_ms)
         r->sink.list_begin(r->sink.user);
     }
     arena_reset(&r->arena);
-    int rc = list_decode((struct text){r->body.data, r->body.len}, &r->arena, &listing, list_item,
-                         &page, &err);
+    int rc =
+        list_decode_items((struct text){r->body.data, r->body.len}, &r->arena, &items, &page, &err);
     /*
      * A list is one snapshot, with the version of its first page. Every page has a version, so an
      * answer without one (such as {} from a proxy) is no page: as a last page, it would make all

@@ -35,12 +35,18 @@ enum {
 static const char live_pods[] =
     "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 
+/* An object's bytes, or those of a page from the object on. */
+struct source {
+    struct text text;
+    bool is_first; /* the end of the object is not known; source_take() cuts text to it */
+};
+
 /* One resource, and the kinds of its messages. */
 struct stream {
     struct informer *informer;
     const char *resource;
     struct reflector *reflector;
-    int (*decode)(struct stream *stream, struct message *message, struct text object,
+    int (*decode)(struct stream *stream, struct message *message, struct source *source,
                   struct err *err);
     enum message_kind begin;
     enum message_kind listed;
@@ -85,6 +91,16 @@ static bool informer_put(struct stream *stream, struct message *take_message)
     return false;
 }
 
+/* bytes: the length of the object; 0: it cannot be decoded without its end. */
+static int source_take(struct source *source, size_t bytes, struct err *err)
+{
+    must(bytes <= source->text.len);
+    if (bytes == 0)
+        return err_set(err, ERR_INVALID, "the end of the object must be found first");
+    source->text.len = bytes;
+    return 0;
+}
+
 /*
  * Logs a partly unreadable object, which is counted all the same. Once per object, because a user
  * may write it again and again.
@@ -105,39 +121,44 @@ static void informer_complain(struct stream *stream, const char *uid, const char
 }
 
 /* The queue holds only the decoded part of the object, which may be a thousand times as large. */
-static int decode_pod(struct stream *stream, struct message *message, struct text object,
+static int decode_pod(struct stream *stream, struct message *message, struct source *source,
                       struct err *err)
 {
-    must(object.len > 0);
-
+    const struct wire_rules *rules = &stream->informer->app->rules.wire_rules;
     struct arena *scratch = &stream->informer->scratch;
     struct pod pod;
-    const int rc = pod_decode(object, &stream->informer->app->rules.wire_rules, scratch, &pod, err);
+    int rc;
 
+    if (source->is_first)
+        rc = source_take(source, pod_decode_first(source->text, rules, scratch, &pod), err);
+    else
+        rc = pod_decode(source->text, rules, scratch, &pod, err);
     if (rc == 0) {
         pod_cache_check_signature(stream->informer->app->pod_cache, &pod); /* not by the writer */
         message->pod = *pod_keep(&pod, &message->arena);
     }
     if (rc == 0 && pod.ours && pod.unreadable != NULL)
         informer_complain(stream, pod.uid, pod.name, pod.unreadable);
-    if (object.len > SCRATCH_KEEP_BYTES)
+    if (source->text.len > SCRATCH_KEEP_BYTES)
         arena_done(scratch);
     else
         arena_reset(scratch);
     return rc;
 }
 
-/* The facts point into the object, so the message keeps a copy of it. */
-static int decode_node(struct stream *stream, struct message *message, struct text object,
+/* All texts of the facts are in the arena: none points into the object. */
+static int decode_node(struct stream *stream, struct message *message, struct source *source,
                        struct err *err)
 {
-    must(object.len > 0);
+    const struct wire_rules *rules = &stream->informer->app->rules.wire_rules;
+    struct node_facts *node = &message->node;
+    int rc;
 
-    const struct node_facts *node = &message->node;
-    const struct text kept = {arena_copy(&message->arena, object), object.len};
-    const int rc = node_decode(kept, &stream->informer->app->rules.wire_rules, &message->arena,
-                               &message->node, err);
-
+    if (source->is_first)
+        rc =
+            source_take(source, node_decode_first(source->text, rules, &message->arena, node), err);
+    else
+        rc = node_decode(source->text, rules, &message->arena, node, err);
     if (rc == 0 && node->unreadable != NULL)
         informer_complain(stream, node->uid, node->name, node->unreadable);
     return rc;
@@ -166,15 +187,15 @@ static void note_node(const struct stream *stream, const struct message *message
 }
 
 /*
- * object is borrowed from the reflector for the call, so the message holds copies. digest: of a
+ * source is borrowed from the reflector for the call, so the message holds copies. digest: of a
  * Node, to be remembered; or NULL.
  */
-static int send_object(struct stream *stream, enum message_kind kind, struct text object,
+static int send_source(struct stream *stream, enum message_kind kind, struct source *source,
                        const struct node_digest *digest, struct err *err)
 {
     struct message *message = message_new(kind);
-    must(object.len > 0);
-    const int rc = stream->decode(stream, message, object, err);
+    must(source->text.len > 0);
+    const int rc = stream->decode(stream, message, source, err);
 
     if (rc < 0) {
         message_free(message);
@@ -185,6 +206,13 @@ static int send_object(struct stream *stream, enum message_kind kind, struct tex
     if (!informer_put(stream, message))
         node_digests_clear(stream->informer->app->node_digests);
     return rc;
+}
+
+static int send_object(struct stream *stream, enum message_kind kind, struct text object,
+                       const struct node_digest *digest, struct err *err)
+{
+    struct source source = {.text = object};
+    return send_source(stream, kind, &source, digest, err);
 }
 
 /* asked_ms is the time of the request: the list contains everything that happened before. */
@@ -211,6 +239,18 @@ static int informer_listed(void *user, struct text object, struct err *err)
 
     struct stream *stream = user;
     return send_object(stream, stream->listed, object, NULL, err);
+}
+
+static size_t informer_listed_first(void *user, struct text rest)
+{
+    struct stream *stream = user;
+    struct source source = {.text = rest, .is_first = true};
+    struct err ignored; /* informer_listed() will say it */
+
+    if (send_source(stream, stream->listed, &source, NULL, &ignored) < 0)
+        return 0;
+    must(source.text.len > 0);
+    return source.text.len;
 }
 
 /* Passes the version of the snapshot, by which the writer judges pods missing from the list. */
@@ -308,6 +348,7 @@ static void open_stream(struct stream *stream, const struct kube_ops *ops, const
         .user = stream,
         .list_begin = list_begin,
         .listed = informer_listed,
+        .listed_first = informer_listed_first,
         .list_end = list_end,
         .list_failed = list_failed,
         .changed = informer_changed,

@@ -139,6 +139,41 @@ static void vouch(const struct node_facts *node)
     }
 }
 
+/* Nested so deeply that an object must be read by itself. */
+static bool may_be_deep(struct text bytes)
+{
+    size_t brackets = 0;
+    for (size_t i = 0; i < bytes.len; i++)
+        brackets += bytes.at[i] == '[' || bytes.at[i] == '{';
+    return brackets > JSON_DEPTH_MAX;
+}
+
+/*
+ * Whether its end is known or not, the same bytes are the same node; what follows them does not
+ * matter. node: NULL if bytes are no node.
+ */
+static void same_first(struct text bytes, const struct node_facts *node, struct arena *arena)
+{
+    CLEANUP(freep) char *more = malloc(bytes.len + 1);
+    struct node_facts first;
+    struct err err;
+    must(more != NULL);
+    memcpy(more, bytes.at, bytes.len);
+    more[bytes.len] = ',';
+    const size_t len = node_decode_first((struct text){more, bytes.len + 1}, &rules, arena, &first);
+    must(len <= bytes.len);
+    must(len > 0 || node == NULL || may_be_deep(bytes));
+    if (len == 0)
+        return;
+    struct node_facts alone;
+    must(node_decode((struct text){bytes.at, len}, &rules, arena, &alone, &err) == 0);
+    must(strcmp(first.name, alone.name) == 0 && strcmp(first.uid, alone.uid) == 0);
+    must(first.n_labels == alone.n_labels && first.n_gpus == alone.n_gpus);
+    must((first.unreadable == NULL) == (alone.unreadable == NULL));
+    must(first.unreadable == NULL || strcmp(first.unreadable, alone.unreadable) == 0);
+    must(node == NULL || strcmp(first.name, node->name) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
@@ -148,6 +183,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err;
     const int result = node_decode(bytes, &rules, &arena, &node, &err);
     heap_is_bounded(before, size);
+    same_first(bytes, result == 0 ? &node : NULL, &arena);
     if (result == 0) {
         must(!(node.has_gpus && node.gpus_error != NULL));
         must(node.n_gpus <= GPUS_PER_NODE_MAX + 1);

@@ -250,6 +250,41 @@ static void same_agent(const struct pod *pod, json_t *root)
     must(!pod->is_agent || second_says(label, "node"));
 }
 
+/* Nested so deeply that an object must be read by itself. */
+static bool may_be_deep(struct text bytes)
+{
+    size_t brackets = 0;
+    for (size_t i = 0; i < bytes.len; i++)
+        brackets += bytes.at[i] == '[' || bytes.at[i] == '{';
+    return brackets > JSON_DEPTH_MAX;
+}
+
+/*
+ * Whether its end is known or not, the same bytes are the same pod; what follows them does not
+ * matter. pod: NULL if bytes are no pod.
+ */
+static void same_first(struct text bytes, const struct pod *pod, struct arena *arena)
+{
+    CLEANUP(freep) char *more = malloc(bytes.len + 1);
+    struct pod first;
+    struct err err;
+    must(more != NULL);
+    memcpy(more, bytes.at, bytes.len);
+    more[bytes.len] = ',';
+    const size_t len = pod_decode_first((struct text){more, bytes.len + 1}, &rules, arena, &first);
+    must(len <= bytes.len);
+    must(len > 0 || pod == NULL || may_be_deep(bytes));
+    if (len == 0)
+        return;
+    struct pod alone;
+    must(pod_decode((struct text){bytes.at, len}, &rules, arena, &alone, &err) == 0);
+    must(strcmp(first.uid, alone.uid) == 0 && strcmp(first.node, alone.node) == 0);
+    must(first.n_containers == alone.n_containers && first.n_shares == alone.n_shares);
+    must((first.unreadable == NULL) == (alone.unreadable == NULL));
+    must(first.unreadable == NULL || strcmp(first.unreadable, alone.unreadable) == 0);
+    must(pod == NULL || strcmp(first.uid, pod->uid) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct text bytes = {size > 0 ? (const char *)data : "", size};
@@ -259,6 +294,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct err err;
     const int result = pod_decode(bytes, &rules, &arena, &pod, &err);
     heap_is_bounded(before, size);
+    same_first(bytes, result == 0 ? &pod : NULL, &arena);
     if (result == 0) {
         check(&pod, &arena);
         advise(&pod);

@@ -8,7 +8,8 @@
  * A step function over kube_ops, without a thread or a clock, so the simulator can run it. Pages
  * are decoded item by item; an event may be cut anywhere in the stream.
  *
- * The sink gets list_begin, then every object once through listed(), then list_end; changed() and
+ * The sink gets list_begin, then every object once through listed_first() or listed(), then
+ * list_end; changed() and
  * deleted() follow only after a list_end. Events may repeat. An object that the sink rejects counts
  * as not seen: a list with such an item fails, and such an event causes a new list. The sink may
  * recognize an event that repeats what it knows, before the event is decoded.
@@ -25,6 +26,11 @@ struct reflector_sink {
     /* listed, changed, deleted: 0, or negative with err set if object cannot be identified. */
     void (*list_begin)(void *user);
     int (*listed)(void *user, struct text object, struct err *err);
+    /*
+     * May be NULL. listed() of the object that rest begins with: returns its length. 0: nothing was
+     * done, and listed() gets it.
+     */
+    size_t (*listed_first)(void *user, struct text rest);
     void (*list_end)(void *user, const char *resource_version); /* version of the list */
     /* The open list will not end; another one begins later. */
     void (*list_failed)(void *user);

@@ -26,6 +26,7 @@ void json_reader_init(struct json_reader *in, struct text bytes, const char *roo
     in->root = root;
     in->err = err;
     in->failed = false;
+    in->deep = false;
     in->depth = 0;
 }
 
@@ -259,8 +260,8 @@ static bool json_reader_read_string(struct json_reader *in, bool shape, struct s
 }
 
 /*
- * A decoded string is never longer than its escaped form. The extra byte is the terminator: arena
- * memory is zeroed, and json_read_cstring() relies on it.
+ * A decoded string is never longer than its escaped form. The extra byte is the terminator, on
+ * which json_read_cstring() relies.
  */
 static struct text json_reader_decode(struct json_reader *in, struct text raw, bool escaped)
 {
@@ -270,7 +271,25 @@ static struct text json_reader_decode(struct json_reader *in, struct text raw, b
     if (!escaped)
         return raw;
     char *out = arena_alloc(in->arena, raw.len + 1);
-    return (struct text){out, scan_unescape(raw, out)};
+    const size_t len = scan_unescape(raw, out);
+    out[len] = '\0';
+    return (struct text){out, len};
+}
+
+/*
+ * Reads the string at this byte if it is plain (scan.h), as nearly all are. False, with nothing
+ * read, if it is not: json_reader_read_string() then says what it is.
+ */
+static inline bool read_plain(struct json_reader *in, struct text *out)
+{
+    if (in->at == in->end || *in->at != '"')
+        return false;
+    const char *close = scan_plain(in->at + 1, in->end);
+    if (close == in->end || *close != '"')
+        return false;
+    *out = (struct text){in->at + 1, (size_t)(close - in->at - 1)};
+    in->at = close + 1;
+    return true;
 }
 
 /* Reads ',' before every element but the first; false at the closing bracket or on failure. */
@@ -297,23 +316,32 @@ static bool json_reader_next(struct json_reader *in, bool array)
     return true;
 }
 
-/* Reads a key with its colon; decoded is false if the caller ignores the key. */
-static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
+/* Reads a key without its colon; decoded is false if the caller ignores the key. */
+static bool read_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
     struct scan_string string;
-    /* Until this key is read, an error belongs to the object, not to the previous member. */
-    if (!in->failed)
-        in->level[in->depth - 1].key = (struct text){NULL, 0};
-    if (!json_reader_next(in, false))
-        return false;
+
+    if (read_plain(in, out_key))
+        return true;
     if (in->at == in->end || *in->at != '"')
         return json_reader_wrong(in, "a key in quotes");
     if (!json_reader_read_string(in, !decoded, &string))
         return false;
     const struct text raw = {in->at + 1, (size_t)(string.close - in->at - 1)};
     *out_key = decoded ? json_reader_decode(in, raw, string.escaped) : raw;
-    in->level[in->depth - 1].key = *out_key;
     in->at = string.close + 1;
+    return true;
+}
+
+/* Reads a key with its colon; decoded as in read_key(). */
+static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
+{
+    /* Until this key is read, an error belongs to the object, not to the previous member. */
+    if (!in->failed)
+        in->level[in->depth - 1].key = (struct text){NULL, 0};
+    if (!json_reader_next(in, false) || !read_key(in, out_key, decoded))
+        return false;
+    in->level[in->depth - 1].key = *out_key;
     skip_space(in);
     if (in->at == in->end || *in->at != ':')
         return json_reader_wrong(in, "':'");
@@ -335,6 +363,8 @@ bool json_read_element(struct json_reader *in)
 bool json_read_string(struct json_reader *in, struct text *out)
 {
     struct scan_string string;
+    if (!in->failed && read_plain(in, out))
+        return true;
     if (!json_reader_expect(in, JSON_TYPE_STRING, "a string") ||
         !json_reader_read_string(in, false, &string))
         return false;
@@ -527,6 +557,9 @@ bool json_read_bool(struct json_reader *in, bool *out)
 
 bool json_read_null(struct json_reader *in)
 {
+    /* Go writes no spaces, so nearly always the value begins here, and is none. */
+    if (in->at<in->end && * in->at> ' ' && *in->at != 'n')
+        return false;
     return json_read_peek(in) == JSON_TYPE_NULL && json_reader_literal(in, "null");
 }
 
@@ -645,6 +678,7 @@ static bool skip_deep(struct json_reader *in)
     struct deep deep;
     bool more = true;
 
+    in->deep = true;
     deep.depth = 0;
     while (more) {
         const enum json_reader_type type = json_read_peek(in);
@@ -722,6 +756,23 @@ bool json_read_raw(struct json_reader *in, struct text *out)
     return true;
 }
 
+size_t json_reader_stop(struct json_reader *in)
+{
+    if (in->failed || in->deep)
+        return 0;
+    must(in->depth == 0);
+    must(in->at > in->begin);
+    return json_reader_position(in, in->at);
+}
+
+void json_read_past(struct json_reader *in, size_t bytes)
+{
+    must(!in->failed);
+    must(bytes > 0 &&
+         bytes <= json_reader_position(in, in->end) - json_reader_position(in, in->at));
+    in->at += bytes;
+}
+
 /* Bytes after the value are an error: another parser might use them as the request. */
 int json_reader_finish(struct json_reader *in)
 {
@@ -761,12 +812,13 @@ static int field_of(const struct json_read_fields *fields, struct text key)
 
     if (key.len == 0)
         return -1;
-    const char first = json_reader_lower(key.at[0]);
+    const char first = key.at[0];
     int near = -1;
     for (uint32_t i = 0; i < fields->n_keys; i++) {
         const char *name = fields->key[i];
         must_debug(name[0] != '\0');
-        if (json_reader_lower(name[0]) != first || strlen(name) != key.len)
+        /* The two cases of a letter differ in one bit. */
+        if (((name[0] ^ first) & ~0x20) != 0 || strlen(name) != key.len)
             continue;
         if (memcmp(name, key.at, key.len) == 0)
             return (int)i;

@@ -241,6 +241,35 @@ struct scan_string scan_shape(const char *at, const char *end)
     }
 }
 
+/*
+ * Copies the bytes up to the next backslash, or to the end; returns their number. Copies by words,
+ * and so some bytes behind it, which the next ones overwrite: the runs of JSON in a string are
+ * short, and out has room for all that is left.
+ */
+static size_t copy_run(const char *at, const char *end, char *out)
+{
+    const uint64_t ones = 0x0101010101010101U;
+    const char *begin = at;
+
+    must(at <= end);
+    while ((size_t)(end - at) >= sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, at, sizeof word);
+        memcpy(out + (at - begin), &word, sizeof word);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+#endif
+        const uint64_t rest = word ^ (ones * '\\');
+        const uint64_t found = (rest - ones) & ~rest & (ones << 7);
+        if (found != 0)
+            return (size_t)(at - begin) + (size_t)(__builtin_ctzll(found) >> 3);
+        at += sizeof word;
+    }
+    for (; at < end && *at != '\\'; at++)
+        out[at - begin] = *at;
+    return (size_t)(at - begin);
+}
+
 size_t scan_unescape(struct text raw, char *out)
 {
     must(raw.at != NULL);
@@ -250,9 +279,7 @@ size_t scan_unescape(struct text raw, char *out)
     const char *end = raw.at + raw.len;
     size_t len = 0;
     while (at < end) {
-        const char *next = memchr(at, '\\', (size_t)(end - at));
-        const size_t run = (size_t)((next != NULL ? next : end) - at);
-        memcpy(out + len, at, run);
+        const size_t run = copy_run(at, end, out + len);
         len += run;
         at += run;
         if (is_quote(at, end)) {

@@ -71,7 +71,10 @@ struct scan_string scan_shape(const char *at, const char *end);
 enum { SCAN_DEPTH_MAX = 64 };
 const char *scan_value(const char *at, const char *end);
 
-/* Decodes a checked string; out has room for raw.len bytes. Returns the length. */
+/*
+ * Decodes a checked string; out has room for raw.len bytes, all of which may change. Returns the
+ * length.
+ */
 size_t scan_unescape(struct text raw, char *out);
 
 /* Returns the end of the number at this byte, NULL if there is none. */

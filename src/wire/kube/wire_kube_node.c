@@ -505,12 +505,28 @@ bool node_read(struct json_reader *in, const struct wire_rules *rules, struct no
     return true;
 }
 
+static void read_named_node(struct json_reader *in, const struct wire_rules *rules,
+                            struct node_facts *out)
+{
+    if (node_read(in, rules, out) && out->name[0] == '\0')
+        json_reader_fail(in, "has no metadata.name");
+}
+
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err)
 {
     struct json_reader in;
     json_reader_init(&in, bytes, "Node", arena, err);
-    if (node_read(&in, rules, out) && out->name[0] == '\0')
-        json_reader_fail(&in, "has no metadata.name");
+    read_named_node(&in, rules, out);
     return json_reader_finish(&in);
+}
+
+size_t node_decode_first(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                         struct node_facts *out)
+{
+    struct json_reader in;
+    struct err ignored;
+    json_reader_init(&in, bytes, "Node", arena, &ignored);
+    read_named_node(&in, rules, out);
+    return json_reader_stop(&in);
 }

@@ -826,16 +826,31 @@ bool pod_read(struct json_reader *in, const struct wire_rules *rules, struct pod
     return !in->failed;
 }
 
+static void read_named_pod(struct json_reader *in, const struct wire_rules *rules, struct pod *out)
+{
+    if (!pod_read(in, rules, out))
+        return;
+    if (out->name[0] == '\0')
+        json_reader_fail(in, "has no metadata.name");
+    if (out->uid[0] == '\0')
+        json_reader_fail(in, "has no metadata.uid");
+}
+
 int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                struct pod *out, struct err *err)
 {
     struct json_reader in;
     json_reader_init(&in, bytes, "Pod", arena, err);
-    if (pod_read(&in, rules, out)) {
-        if (out->name[0] == '\0')
-            json_reader_fail(&in, "has no metadata.name");
-        if (out->uid[0] == '\0')
-            json_reader_fail(&in, "has no metadata.uid");
-    }
+    read_named_pod(&in, rules, out);
     return json_reader_finish(&in);
+}
+
+size_t pod_decode_first(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                        struct pod *out)
+{
+    struct json_reader in;
+    struct err ignored;
+    json_reader_init(&in, bytes, "Pod", arena, &ignored);
+    read_named_pod(&in, rules, out);
+    return json_reader_stop(&in);
 }

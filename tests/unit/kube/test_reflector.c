@@ -27,6 +27,8 @@ struct fixture {
     struct strbuf calls; /* the calls of the sink, one word each */
     struct err trouble;
     unsigned troubles;
+    const char *first; /* the object that on_listed_first() takes */
+    size_t most_rest;  /* bytes that it was shown at most */
 };
 
 static int on_start(void *ctx, const struct kube_request *request, struct err *err)
@@ -83,6 +85,20 @@ static int on_listed(void *user, struct text object, struct err *err)
     return take(user, "listed", object, err);
 }
 
+/* Takes only an object that the fixture knows, as long as its end is among the bytes. */
+static size_t on_listed_first(void *user, struct text rest)
+{
+    struct fixture *fixture = user;
+    const size_t len = fixture->first != NULL ? strlen(fixture->first) : 0;
+
+    if (fixture->most_rest < rest.len)
+        fixture->most_rest = rest.len;
+    if (len == 0 || rest.len < len || memcmp(rest.at, fixture->first, len) != 0)
+        return 0;
+    say(fixture, "first", (struct text){rest.at, len});
+    return len;
+}
+
 static void on_list_end(void *user, const char *resource_version)
 {
     (void)resource_version;
@@ -131,6 +147,7 @@ static int set_up(void **state)
     const struct reflector_sink sink = {.user = fixture,
                                         .list_begin = on_list_begin,
                                         .listed = on_listed,
+                                        .listed_first = on_listed_first,
                                         .list_end = on_list_end,
                                         .list_failed = on_list_failed,
                                         .changed = on_changed,
@@ -307,6 +324,35 @@ FIXTURE_TEST(list__follows_pages_to_the_end)
     watches_from(fixture, "90");
     assert_true(stats_of(fixture).synced);
     assert_int_equal(stats_of(fixture).lists, 1);
+}
+
+FIXTURE_TEST(list__lets_the_sink_find_the_end_of_an_object)
+{
+    fixture->first = "{\"metadata\":{\"name\":\"b\"}}";
+    whole(fixture, 200,
+          "{'metadata':{'resourceVersion':'5'},'items':[{'metadata':{'name':'a'}}, "
+          "{'metadata':{'name':'b'}},null,{'metadata':{'name':'b'}},{'metadata':{'name':'c'}}]}");
+    received(fixture, "begin listed:a first:b first:b listed:c end");
+    assert_int_equal(stats_of(fixture).last_seen_ms, fixture->now_ms);
+}
+
+/* What is refused because of its size is not taken before its size is known. */
+FIXTURE_TEST(list__shows_the_sink_no_more_than_an_object_may_have)
+{
+    struct strbuf page;
+
+    strbuf_init(&page);
+    strbuf_str(&page, "{\"metadata\":{\"resourceVersion\":\"5\"},\"items\":[{\"a\":\"");
+    for (size_t i = 0; i < EVENT_BYTES_MAX; i++)
+        strbuf_char(&page, 'x');
+    strbuf_str(&page, "\"}]}");
+    head(fixture, 200);
+    data(fixture, page.data);
+    end(fixture);
+    received(fixture, "begin failed");
+    assert_int_equal(fixture->most_rest, EVENT_BYTES_MAX);
+    assert_int_equal(fixture->trouble.code, ERR_TOO_LARGE);
+    strbuf_done(&page);
 }
 
 FIXTURE_TEST(list__may_be_empty_or_have_null_items)

@@ -445,6 +445,30 @@ WIRE_TEST(first_error__sticks)
     assert_string_equal(fixture->err.text, first);
 }
 
+/* The length counts from the begin, with the spaces there, and not those behind. */
+WIRE_TEST(stop__gives_the_length_of_a_value_before_others)
+{
+    struct json_reader in;
+    struct json_reader list;
+    struct text text;
+    start(fixture, &in, TEXT(" {\"a\":[1]} ,2]"));
+    assert_true(json_read_skip(&in));
+    assert_int_equal(json_reader_stop(&in), 10);
+    start(fixture, &in, TEXT("[1}"));
+    assert_false(json_read_skip(&in));
+    assert_int_equal(json_reader_stop(&in), 0);
+
+    start(fixture, &list, TEXT("[{\"a\":1},\"b\"]"));
+    assert_true(json_read_array(&list));
+    assert_true(json_read_element(&list));
+    json_read_past(&list, 7);
+    assert_true(json_read_element(&list));
+    assert_true(json_read_string(&list, &text));
+    assert_true(text_is(text, "b"));
+    assert_false(json_read_element(&list));
+    assert_int_equal(json_reader_finish(&list), 0);
+}
+
 WIRE_TEST(raw__gives_the_bytes_of_one_value)
 {
     struct json_reader in;

@@ -1,3 +1,5 @@
+#include "milligpu/base/alloc.h"
+
 #include "support.h"
 
 struct seen {
@@ -93,6 +95,121 @@ WIRE_TEST(list_decoder__refuses_other_objects)
         assert_int_equal(list(fixture, bad[i].bytes, &seen, &page), -ERR_INVALID);
         assert_says(fixture, bad[i].says);
     }
+}
+
+/* The pods of a page, by one way or the other. */
+struct pods {
+    struct arena *arena;
+    struct strbuf text;
+    uint32_t by_begin;
+};
+
+static void note_pod(struct pods *pods, const struct pod *pod)
+{
+    strbuf_printf(&pods->text, "%s %s %s %u %s;", pod->name, pod->uid, pod->node, pod->n_containers,
+                  pod->unreadable != NULL ? pod->unreadable : "");
+}
+
+static size_t begin_pod(void *user, struct text rest)
+{
+    struct pods *pods = user;
+    struct pod pod;
+    const size_t bytes = pod_decode_first(rest, &rules, pods->arena, &pod);
+    assert_true(bytes <= rest.len);
+    pods->by_begin += bytes > 0;
+    if (bytes > 0)
+        note_pod(pods, &pod);
+    return bytes;
+}
+
+static int item_pod(void *user, struct text bytes, struct err *err)
+{
+    struct pods *pods = user;
+    struct pod pod;
+    const int rc = pod_decode(bytes, &rules, pods->arena, &pod, err);
+    if (rc == 0)
+        note_pod(pods, &pod);
+    return rc;
+}
+
+static int list_pods(struct fixture *fixture, struct text bytes, bool in_one, struct pods *pods)
+{
+    const struct list_items items = {
+        .user = pods, .begin = in_one ? begin_pod : NULL, .item = item_pod};
+    struct list_page page;
+    fixture->err = (struct err){0};
+    strbuf_reset(&pods->text);
+    pods->by_begin = 0;
+    const int rc = list_decode_items(bytes, &fixture->arena, &items, &page, &fixture->err);
+    strbuf_printf(&pods->text, " %s %s %s", page.resource_version, page.continue_token,
+                  rc < 0 ? fixture->err.text : "");
+    return rc;
+}
+
+/* Returns the number of pods that were read in one pass. */
+static uint32_t assert_list_same(struct fixture *fixture, struct text bytes)
+{
+    struct pods two = {.arena = &fixture->arena};
+    struct pods one = {.arena = &fixture->arena};
+    strbuf_init(&two.text);
+    strbuf_init(&one.text);
+    const int rc = list_pods(fixture, bytes, false, &two);
+    assert_int_equal(list_pods(fixture, bytes, true, &one), rc);
+    assert_string_equal(one.text.data, two.text.data);
+    assert_int_equal(two.by_begin, 0);
+    strbuf_done(&two.text);
+    strbuf_done(&one.text);
+    return one.by_begin;
+}
+
+/* Each byte of a page, replaced by others, and each of its beginnings. */
+WIRE_TEST(list_decoder__finds_the_same_in_one_pass)
+{
+    static const char others[] = "{}[]\",:\\ 0n\x01\xff";
+    const struct text page = exact_json(
+        fixture,
+        "{'kind':'PodList','metadata':{'resourceVersion':'4'},'items':[ {'metadata':{"
+        "'name':'a','uid':'1','labels':{'x':'\\u00e9'}},'spec':{'nodeName':'n','containers':"
+        "[{'name':'c','resources':{'limits':{'nvidia.com/vgpu':'300'}}}]}},null,{'metadata'"
+        ":{'uid':'2','name':'b','managedFields':[{'f:x':{'.':{}}},-1.5e3,true]},'spec':{}}"
+        " , {'metadata':{'name':'d','uid':'3'},'spec':{'containers':7}}]}");
+    CLEANUP(xfreep) char *changed = xmalloc(page.len);
+    struct arena *arena = &fixture->arena;
+
+    assert_int_equal(assert_list_same(fixture, page), 3);
+    for (size_t i = 0; i < page.len; i++) {
+        assert_list_same(fixture, (struct text){page.at, i});
+        for (size_t k = 0; k + 1 < sizeof others; k++) {
+            memcpy(changed, page.at, page.len);
+            changed[i] = others[k];
+            assert_list_same(fixture, (struct text){changed, page.len});
+            arena_reset(arena);
+        }
+    }
+}
+
+/* What is nested too deeply for one pass is read by itself, and is refused at the same depth. */
+WIRE_TEST(list_decoder__finds_the_same_at_any_depth)
+{
+    static const int depths[] = {60,    63,    64,    65,    93,    94,    95,    96,
+                                 10238, 10330, 10331, 10332, 10333, 10334, 10335, 10336};
+    struct strbuf page;
+
+    strbuf_init(&page);
+    for (size_t i = 0; i < ARRAY_LEN(depths); i++) {
+        strbuf_reset(&page);
+        strbuf_str(&page, "{\"metadata\":{\"resourceVersion\":\"4\"},\"items\":[{\"metadata\":{"
+                          "\"name\":\"a\",\"uid\":\"1\"},\"x\":");
+        for (int k = 0; k < depths[i]; k++)
+            strbuf_char(&page, '[');
+        for (int k = 0; k < depths[i]; k++)
+            strbuf_char(&page, ']');
+        strbuf_str(&page, "}]}");
+        const struct text bytes = {page.data, page.len};
+        assert_int_equal(assert_list_same(fixture, bytes), depths[i] < JSON_DEPTH_MAX);
+        arena_reset(&fixture->arena);
+    }
+    strbuf_done(&page);
 }
 
 static int watch(struct fixture *fixture, const char *line, struct watch_event *event)

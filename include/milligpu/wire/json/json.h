@@ -55,6 +55,7 @@ struct json_reader {
     const char *root; /* first word of every path: "Pod", "body" */
     struct err *err;  /* set once, by the first error */
     bool failed;
+    bool deep; /* a value was skipped that is nested deeper than level[] */
     uint32_t depth;
     struct json_reader_level level[JSON_DEPTH_MAX];
 };
@@ -64,6 +65,15 @@ void json_reader_init(struct json_reader *in, struct text bytes, const char *roo
 
 /* Checks that no bytes follow the top-level value. Returns 0, or negative with err set. */
 int json_reader_finish(struct json_reader *in) MUST_USE;
+
+/*
+ * Where the bytes may go on after the top-level value: returns the length of the value, with what
+ * stood before it. 0 if the reader has failed, or the value is nested very deeply: then its bytes
+ * must be read again by themselves, for json_reader_finish().
+ */
+size_t json_reader_stop(struct json_reader *in);
+/* Passes over a value that begins here and that another reader has read: json_reader_stop(). */
+void json_read_past(struct json_reader *in, size_t bytes);
 
 enum json_reader_type json_read_peek(struct json_reader *in);
 

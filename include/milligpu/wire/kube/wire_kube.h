@@ -38,6 +38,15 @@ int pod_decode(struct text bytes, const struct wire_rules *rules, struct arena *
 int node_decode(struct text bytes, const struct wire_rules *rules, struct arena *arena,
                 struct node_facts *out, struct err *err) MUST_USE;
 /*
+ * The same for an object that bytes begin with, in one pass: nobody has to find its end first.
+ * Return its length; 0 if it cannot be decoded so: then decode the object by itself, which also
+ * says why.
+ */
+size_t pod_decode_first(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                        struct pod *out) MUST_USE;
+size_t node_decode_first(struct text bytes, const struct wire_rules *rules, struct arena *arena,
+                         struct node_facts *out) MUST_USE;
+/*
  * Decodes the value of annotation milligpu.io/agent, borrowed or in the arena. False: unreadable;
  * then neither is set. A member that is absent is NULL.
  */
@@ -102,6 +111,17 @@ struct list_page {
 int list_decode(struct text bytes, struct arena *arena, void *user,
                 int (*item)(void *user, struct text bytes, struct err *err), struct list_page *out,
                 struct err *err) MUST_USE;
+/*
+ * The same, and begin() gets each object first, with all bytes behind it. It may decode it: then it
+ * returns its length, by which the decoder goes on. 0: nothing was done, and item() gets it.
+ */
+struct list_items {
+    void *user;
+    size_t (*begin)(void *user, struct text rest); /* NULL: item() gets all */
+    int (*item)(void *user, struct text bytes, struct err *err);
+};
+int list_decode_items(struct text bytes, struct arena *arena, const struct list_items *items,
+                      struct list_page *out, struct err *err) MUST_USE;
 
 enum watch_type { WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
 
