@@ -219,6 +219,15 @@ static void names_split(struct names *names)
     must(names->buckets - 1 < names->capacity * SEGMENT_BUCKETS);
 }
 
+void names_reserve(struct names *names, size_t count)
+{
+    must(names != NULL);
+    must(count <= UINT32_MAX);
+    while (names->buckets < count)
+        names_split(names);
+    must(names->count <= names->buckets);
+}
+
 /* Removes the last bucket: merges it into the bucket that it was split from. */
 static void names_join(struct names *names)
 {

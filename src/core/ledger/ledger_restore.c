@@ -204,25 +204,29 @@ static bool ledger_restore_drafted(const struct draft *draft, const struct atom 
     return false;
 }
 
-/* Adds the kept GPUs that the shares name. A GPU neither shown nor kept is an error. */
-static int bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
-                      struct draft *draft, struct err *err)
+/* Adds the kept GPUs that the shares name. False: a GPU is neither shown nor kept. */
+static bool bring_gpus(const struct ledger *ledger, const struct allocation_facts *facts,
+                       struct draft *draft, struct err *err)
 {
     for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct atom *name = facts->share[i].gpu;
         if (ledger_restore_drafted(draft, name))
             continue;
         const struct gpu *kept = kept_gpu(ledger, draft->slot, name);
-        if (kept == NULL)
-            return err_set(err, ERR_CORRUPT, "allocation %s: GPU %s is not of node %s", facts->uid,
-                           name->text, facts->node->text);
-        if ((kept->flags & GPU_DUPLICATE) == 0 && owner_slot(kept->id) != SLOT_NONE)
-            return err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
-                           facts->node->text, kept->id->text);
+        if (kept == NULL) {
+            (void)err_set(err, ERR_CORRUPT, "allocation %s: GPU %s is not of node %s", facts->uid,
+                          name->text, facts->node->text);
+            return false;
+        }
+        if ((kept->flags & GPU_DUPLICATE) == 0 && owner_slot(kept->id) != SLOT_NONE) {
+            (void)err_set(err, ERR_CORRUPT, "node %s: GPU %s is another node's already",
+                          facts->node->text, kept->id->text);
+            return false;
+        }
         draft_absent(draft, kept);
         must(ledger_restore_drafted(draft, name));
     }
-    return 0;
+    return true;
 }
 
 /* Nearly every pod holds GPUs that its node has already: few are absent. */
@@ -251,7 +255,7 @@ static struct node *with_kept_gpus(const struct ledger *ledger, uint32_t slot,
     must(node != NULL);
     draft_init(&draft, node, slot, allocation->facts.n_shares);
     /* Loading is no change: the node keeps the stored since_ms. */
-    if (bring_gpus(ledger, &allocation->facts, &draft, err) == 0)
+    if (bring_gpus(ledger, &allocation->facts, &draft, err))
         after = draft_node(&draft, NULL, allocation, node->since_ms);
     draft_done(&draft);
     return after;

@@ -17,6 +17,8 @@ enum {
     GPU_ROWS_MAX = 4096,
     /* Names of former rows that are kept for nobody: they fit a CPU's cache. */
     NAMES_AT_HAND = 2048,
+    NODES_SEEN = 32,             /* after which the number of names is guessed */
+    NAMES_GUESSED_MAX = 1 << 20, /* for any file */
 };
 
 /* The table that the names of the next row are in. */
@@ -105,6 +107,7 @@ struct node_rows {
     struct gpu *gpu; /* GPUs of the current node, including absent ones; reused */
     uint32_t count;  /* of gpu */
     uint32_t shown;  /* number of GPUs that are not absent */
+    uint32_t n_read; /* nodes */
     size_t capacity; /* of gpu */
     const struct atom *owned_id[GPUS_PER_NODE_MAX];
 };
@@ -212,6 +215,23 @@ static int rows_read_node(struct node_rows *rows, struct node_build *out, struct
     return failed;
 }
 
+/*
+ * Makes room for the names of all nodes, if they are like the first ones: a table that grows with
+ * each name visits another name in memory for each.
+ */
+static int expect_names(sqlite3 *db, struct names *names, struct err *err)
+{
+    int64_t nodes = 0;
+
+    const int failed = db_number(db, "SELECT count(*) FROM node", &nodes, err);
+    if (failed != 0)
+        return failed;
+    const size_t each = names_count(names) / NODES_SEEN;
+    const size_t all = nodes < NODES_MAX ? each * (size_t)nodes : NAMES_GUESSED_MAX;
+    names_reserve(names, all < NAMES_GUESSED_MAX ? all : NAMES_GUESSED_MAX);
+    return 0;
+}
+
 int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, struct err *err)
 {
     struct node_rows rows = {.in = row_names_start(names)};
@@ -235,6 +255,8 @@ int rows_nodes(sqlite3 *db, struct names *names, void *user, rows_node *each, st
         more = rows_read_node(&rows, &build, err);
         if (more == 0)
             more = each(user, &build, err);
+        if (more == 0 && ++rows.n_read == NODES_SEEN && !rows.in.is_own)
+            more = expect_names(db, names, err);
     }
     (void)sqlite3_finalize(rows.nodes); /* repeats the error of the step */
     (void)sqlite3_finalize(rows.gpus);

@@ -52,6 +52,11 @@ void names_free(struct names *names);
 
 /* Returns an atom borrowed from the table: valid until the next sweep unless referenced. */
 const struct atom *names_intern(struct names *names, struct text text) MUST_USE;
+/*
+ * Makes room for this many names in all, which spares one split for each. A sweep takes back what
+ * is not used.
+ */
+void names_reserve(struct names *names, size_t count);
 /* Returns NULL if the name is unknown. */
 const struct atom *names_find(const struct names *names, struct text text);
 

@@ -65,6 +65,44 @@ TEST(atoms__stay_in_place_while_the_table_grows)
     names_free(NULL);
 }
 
+static void intern_some(struct names *names, unsigned from, unsigned to)
+{
+    char text[32];
+    for (unsigned i = from; i < to; i++) {
+        (void)snprintf(text, sizeof text, "GPU-%08x", i);
+        assert_non_null(names_intern(names, text_of(text)));
+    }
+}
+
+/* Without the names themselves. */
+static size_t table_bytes(const struct names *names)
+{
+    return names_bytes(names) - names_count(names) * (offsetof(struct atom, text) + 13);
+}
+
+NAMES_TEST(names_reserve__makes_room_once)
+{
+    intern_some(names, 0, 100);
+    const size_t small = table_bytes(names);
+    names_reserve(names, 100);
+    assert_int_equal(table_bytes(names), small);
+    names_reserve(names, 5000);
+    const size_t large = table_bytes(names);
+    assert_true(large >= small + 4900 * sizeof(void *));
+    names_reserve(names, 10);
+    intern_some(names, 0, 5000);
+    assert_int_equal(table_bytes(names), large);
+    assert_int_equal(names_count(names), 5000);
+    assert_non_null(names_find(names, TEXT("GPU-00000000")));
+    assert_non_null(names_find(names, TEXT("GPU-00001387")));
+    assert_null(names_find(names, TEXT("GPU-00001388")));
+    /* Nobody keeps them, so sweeps free the names and the room. */
+    for (int i = 0; i < 3; i++)
+        names_sweep(names, 20000);
+    assert_int_equal(names_count(names), 0);
+    assert_true(table_bytes(names) < small);
+}
+
 NAMES_TEST(atom_mark__stays_with_its_name)
 {
     const struct atom *one = names_intern(names, TEXT("GPU-1"));
