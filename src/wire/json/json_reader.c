@@ -333,9 +333,35 @@ static bool read_key(struct json_reader *in, struct text *out_key, bool decoded)
     return true;
 }
 
+/*
+ * Reads ,"key": without spaces, as Go writes it, or "key": behind the bracket, if the key is plain.
+ * False, with nothing read, if something else follows.
+ */
+static inline bool read_plain_key(struct json_reader *in, struct text *out_key)
+{
+    struct json_reader_level *level = &in->level[in->depth - 1];
+    const char *at = in->at;
+
+    if (!level->first && at < in->end && *at++ != ',')
+        return false;
+    if (at >= in->end || *at++ != '"')
+        return false;
+    const char *close = scan_plain(at, in->end);
+    if (in->end - close < 2 || close[0] != '"' || close[1] != ':')
+        return false;
+    *out_key = (struct text){at, (size_t)(close - at)};
+    level->key = *out_key;
+    level->index += !level->first;
+    level->first = false;
+    in->at = close + 2;
+    return true;
+}
+
 /* Reads a key with its colon; decoded as in read_key(). */
 static bool next_key(struct json_reader *in, struct text *out_key, bool decoded)
 {
+    if (!in->failed && !in->level[in->depth - 1].array && read_plain_key(in, out_key))
+        return true;
     /* Until this key is read, an error belongs to the object, not to the previous member. */
     if (!in->failed)
         in->level[in->depth - 1].key = (struct text){NULL, 0};

@@ -148,7 +148,7 @@ void annotation_decode(struct text annotation, struct arena *arena, struct pod *
 {
     must(out->annotation == NOTE_NONE);
 
-    struct json_reader in;
+    UNSET struct json_reader in;
     struct err err;
     must(annotation.at != NULL);
 
@@ -302,7 +302,7 @@ void gpus_decode(struct text gpus, struct arena *arena, struct node_facts *out)
 {
     must(out->n_gpus == 0 && !out->has_gpus);
 
-    struct json_reader in;
+    UNSET struct json_reader in;
     struct err err;
     struct gpu_facts gpu;
     must(gpus.at != NULL);
