@@ -36,7 +36,7 @@ static const char live_pods[] =
     "fieldSelector=status.phase%21%3DSucceeded%2Cstatus.phase%21%3DFailed";
 
 /* An object's bytes, or those of a page from the object on. */
-struct source {
+struct object_source {
     struct text text;
     bool is_first; /* the end of the object is not known; source_take() cuts text to it */
 };
@@ -46,7 +46,7 @@ struct stream {
     struct informer *informer;
     const char *resource;
     struct reflector *reflector;
-    int (*decode)(struct stream *stream, struct message *message, struct source *source,
+    int (*decode)(struct stream *stream, struct message *message, struct object_source *source,
                   struct err *err);
     enum message_kind begin;
     enum message_kind listed;
@@ -92,7 +92,7 @@ static bool informer_put(struct stream *stream, struct message *take_message)
 }
 
 /* bytes: the length of the object; 0: it cannot be decoded without its end. */
-static int source_take(struct source *source, size_t bytes, struct err *err)
+static int source_take(struct object_source *source, size_t bytes, struct err *err)
 {
     must(bytes <= source->text.len);
     if (bytes == 0)
@@ -121,7 +121,7 @@ static void informer_complain(struct stream *stream, const char *uid, const char
 }
 
 /* The queue holds only the decoded part of the object, which may be a thousand times as large. */
-static int decode_pod(struct stream *stream, struct message *message, struct source *source,
+static int decode_pod(struct stream *stream, struct message *message, struct object_source *source,
                       struct err *err)
 {
     const struct wire_rules *rules = &stream->informer->app->rules.wire_rules;
@@ -147,7 +147,7 @@ static int decode_pod(struct stream *stream, struct message *message, struct sou
 }
 
 /* All texts of the facts are in the arena: none points into the object. */
-static int decode_node(struct stream *stream, struct message *message, struct source *source,
+static int decode_node(struct stream *stream, struct message *message, struct object_source *source,
                        struct err *err)
 {
     const struct wire_rules *rules = &stream->informer->app->rules.wire_rules;
@@ -190,7 +190,7 @@ static void note_node(const struct stream *stream, const struct message *message
  * source is borrowed from the reflector for the call, so the message holds copies. digest: of a
  * Node, to be remembered; or NULL.
  */
-static int send_source(struct stream *stream, enum message_kind kind, struct source *source,
+static int send_source(struct stream *stream, enum message_kind kind, struct object_source *source,
                        const struct node_digest *digest, struct err *err)
 {
     struct message *message = message_new(kind);
@@ -211,7 +211,7 @@ static int send_source(struct stream *stream, enum message_kind kind, struct sou
 static int send_object(struct stream *stream, enum message_kind kind, struct text object,
                        const struct node_digest *digest, struct err *err)
 {
-    struct source source = {.text = object};
+    struct object_source source = {.text = object};
     return send_source(stream, kind, &source, digest, err);
 }
 
@@ -244,7 +244,7 @@ static int informer_listed(void *user, struct text object, struct err *err)
 static size_t informer_listed_first(void *user, struct text rest)
 {
     struct stream *stream = user;
-    struct source source = {.text = rest, .is_first = true};
+    struct object_source source = {.text = rest, .is_first = true};
     struct err ignored; /* informer_listed() will say it */
 
     if (send_source(stream, stream->listed, &source, NULL, &ignored) < 0)

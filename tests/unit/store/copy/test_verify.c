@@ -530,8 +530,8 @@ FIXTURE_TEST(rows__keep_all_names_for_a_caller_with_a_table_and_few_for_one_with
 }
 
 /*
- * Rows of live pods are read in the order of their pods, past those of ended ones, or searched where
- * there are many: none is missed, none is taken for another's.
+ * Rows of live pods are read in the order of their pods, past those of ended ones, or searched
+ * where there are many: none is missed, none is taken for another's.
  */
 FIXTURE_TEST(rows__are_found_with_any_history_between_them)
 {
