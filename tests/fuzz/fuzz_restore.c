@@ -48,10 +48,11 @@ static bool is_known_fault(const struct node_build *build)
 {
     for (uint32_t i = 0; i < build->n_gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
-        if (gpu->alias == gpu->id || (build->gone && (gpu->flags & GPU_ABSENT) == 0))
+        if (gpu_alias_is(gpu, build->name, atom_text(gpu->id)) ||
+            (build->gone && (gpu->flags & GPU_ABSENT) == 0))
             return true;
         for (uint32_t j = 0; j < build->n_gpus; j++)
-            if (i != j && gpu->alias != NULL && gpu->alias == build->gpu[j].id)
+            if (i != j && gpu_alias_is(gpu, build->name, atom_text(build->gpu[j].id)))
                 return true;
     }
     return false;
@@ -80,7 +81,8 @@ static void restore_node(struct rows *rows)
     for (uint32_t i = 0; i < count; i++) {
         struct gpu one = {.id = atom(rows, gpu_names, ARRAY_LEN(gpu_names)), .model = empty};
         const struct atom *alias = atom(rows, gpu_names, ARRAY_LEN(gpu_names));
-        one.alias = alias->len > 0 ? alias : NULL;
+        if (alias->len > 0)
+            gpu_set_alias(&one, build.name, atom_text(alias), ledger_names(rows->ledger));
         one.milli = milli_of(next(rows));
         one.mib = next(rows) * 100U;
         one.index = next(rows) % 8;

@@ -48,10 +48,12 @@ static void show(const struct sim *sim, const struct node *node, const struct mo
     }
 }
 
-static bool is_named(const struct gpu *gpu, const struct atom *id)
+static bool is_named(const struct node *node, const struct gpu *gpu, const struct atom *id)
 {
-    return strcmp(gpu->id->text, id->text) == 0 ||
-           (gpu->alias != NULL && strcmp(gpu->alias->text, id->text) == 0);
+    char buffer[GPU_ALIAS_BYTES];
+    const char *alias = gpu_alias(gpu, node->name, buffer);
+
+    return strcmp(gpu->id->text, id->text) == 0 || (alias != NULL && strcmp(alias, id->text) == 0);
 }
 
 /* --- its room --- */
@@ -69,7 +71,7 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
     for (uint32_t i = 0; i < shown->node->n_allocations; i++) {
         const struct allocation *allocation = shown->node->allocation[i];
         for (uint32_t k = 0; !shown->leaves[i] && k < allocation->n_charges; k++) {
-            if (!is_named(gpu, allocation->charge[k].gpu))
+            if (!is_named(shown->node, gpu, allocation->charge[k].gpu))
                 continue;
             milli += allocation->charge[k].milli;
             mib += allocation->charge[k].mib;

@@ -447,14 +447,16 @@ void oracle_preempt(struct sim *sim, const struct model_pod *pod, const struct p
 
 /* --- a snapshot --- */
 
-static uint32_t charged(const struct allocation *allocation, const struct gpu *gpu)
+static uint32_t charged(const struct node *node, const struct allocation *allocation,
+                        const struct gpu *gpu)
 {
+    char buffer[GPU_ALIAS_BYTES];
+    const char *alias = gpu_alias(gpu, node->name, buffer);
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
         const struct text id = atom_text(allocation->charge[i].gpu);
-        if (text_eq(id, atom_text(gpu->id)) ||
-            (gpu->alias != NULL && text_eq(id, atom_text(gpu->alias))))
+        if (text_eq(id, atom_text(gpu->id)) || (alias != NULL && text_is(id, alias)))
             sum += allocation->charge[i].milli;
     }
     return sum;
@@ -465,7 +467,7 @@ static uint32_t sum_of(const struct node *node, const struct gpu *gpu)
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < node->n_allocations; i++)
-        sum += charged(node->allocation[i], gpu);
+        sum += charged(node, node->allocation[i], gpu);
     return sum;
 }
 

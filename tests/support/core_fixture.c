@@ -300,11 +300,14 @@ const struct gpu *core_gpu(const struct core_fixture *core, const char *node, co
     return at == NULL ? NULL : node_gpu(at, text_of(id));
 }
 
-static void dump_gpu(struct strbuf *out, const struct gpu *gpu)
+static void dump_gpu(struct strbuf *out, const struct atom *node, const struct gpu *gpu)
 {
+    char buffer[GPU_ALIAS_BYTES];
+    const char *alias = gpu_alias(gpu, node, buffer);
+
     strbuf_printf(out, "  gpu %s alias %s model %s milli %u mib %u used %u reserved %u mib %u",
-                  gpu->id->text, gpu->alias != NULL ? gpu->alias->text : "-", gpu->model->text,
-                  gpu->milli, gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
+                  gpu->id->text, alias != NULL ? alias : "-", gpu->model->text, gpu->milli,
+                  gpu->mib, gpu->used_milli, gpu->reserved_milli, gpu->used_mib);
     strbuf_printf(out, " index %d charges %d numa %d peers %llx flags %d\n", gpu->index,
                   gpu->charges, gpu->numa, (unsigned long long)gpu->peers,
                   gpu->flags & ~(GPU_CONTESTED | GPU_HELD)); /* nobody keeps them */
@@ -342,7 +345,7 @@ static void dump_node(struct strbuf *out, const struct node *node)
                   node->held_gpus, node->unplaced_milli, node->free_milli,
                   (long long)node->since_ms);
     for (uint32_t i = 0; i < node->n_gpus; i++)
-        dump_gpu(out, &node->gpu[i]);
+        dump_gpu(out, node->name, &node->gpu[i]);
     for (uint32_t i = 0; i < node->n_owned_ids; i++)
         strbuf_printf(out, "  claim %s\n", node->owned_id[i]->text);
     for (uint32_t i = 0; i < node->n_allocations; i++)

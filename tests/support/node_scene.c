@@ -54,6 +54,11 @@ struct gpu *scene_add_gpu(struct node_scene *scene, const char *id, unsigned fla
     return &scene->gpu[at];
 }
 
+void scene_call(const struct node_scene *scene, struct gpu *gpu, const char *alias)
+{
+    gpu_set_alias(gpu, scene->build.name, text_of(alias), atoms);
+}
+
 void scene_add_gpus(struct node_scene *scene, uint32_t gpus)
 {
     for (char id[] = "GPU-a"; gpus > 0; gpus--, id[4]++)

@@ -34,6 +34,8 @@ int node_scene_tear_down(void **state);
 
 /* Its index is the number of GPUs before it. */
 struct gpu *scene_add_gpu(struct node_scene *scene, const char *id, unsigned flags);
+/* Also known by this name. */
+void scene_call(const struct node_scene *scene, struct gpu *gpu, const char *alias);
 void scene_add_gpus(struct node_scene *scene, uint32_t gpus); /* GPU-a, GPU-b, ... */
 /* by: as in inventory.h; keeps the pointer */
 void scene_hold(struct node_scene *scene, const struct gpu *gpu, const char *by);

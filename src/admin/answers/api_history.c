@@ -103,7 +103,7 @@ static bool is_gpu(const struct node *node, const struct gpu *gpu, const char *a
 
     must(gpu->id->len > 0);
     return strcmp(gpu->id->text, asked) == 0 || strcmp(gpu->id->text, rest) == 0 ||
-           (gpu->alias != NULL && strcmp(gpu->alias->text, asked) == 0);
+           gpu_alias_is(gpu, node->name, text_of(asked));
 }
 
 /* Searches the present nodes: ids made from an index contain a slash, too, so form is no guide. */

@@ -69,16 +69,9 @@ bool adopt_counts(const struct pod *pod, const struct request *request)
 
 static const struct gpu *draft_gpu(const struct draft *draft, const char *id)
 {
-    const struct text text = text_of(id);
-    must(text.len > 0);
+    must(id[0] != '\0');
     must(draft->n_gpus <= draft->capacity);
-    for (uint32_t i = 0; i < draft->n_gpus; i++)
-        if (text_eq(atom_text(draft->gpu[i].id), text))
-            return &draft->gpu[i];
-    for (uint32_t i = 0; i < draft->n_gpus; i++)
-        if (draft->gpu[i].alias != NULL && text_eq(atom_text(draft->gpu[i].alias), text))
-            return &draft->gpu[i];
-    return NULL;
+    return gpu_of_text(draft->gpu, draft->n_gpus, draft->build.name, text_of(id));
 }
 
 /* The n-th line of the annotation for a container; NULL: none. */
@@ -132,8 +125,8 @@ static const struct gpu *ledger_adopt_by_index(struct draft *draft, struct ledge
         struct gpu *gpu = &draft->gpu[i];
         if (gpu->index != line->index || gpu_id_is_real(gpu->id, atom_text(draft->build.name)))
             continue;
-        if (gpu->alias == NULL && !holds_by(places, gpu->id))
-            gpu->alias = names_intern(ledger->names, text_of(line->gpu));
+        if (!gpu_has_alias(gpu) && !holds_by(places, gpu->id))
+            gpu_set_alias(gpu, draft->build.name, text_of(line->gpu), ledger->names);
         return gpu;
     }
     return NULL;

@@ -64,13 +64,16 @@ static bool is_duplicate_owner(const struct duplicate_nodes *duplicate_nodes, ui
 static const char *broken_gpu(const struct ledger *ledger, const struct node *node, uint32_t slot,
                               const struct gpu *gpu)
 {
+    UNSET char buffer[GPU_ALIAS_BYTES];
+    const char *alias = gpu_alias(gpu, node->name, buffer);
+
     must(slot != SLOT_NONE);
     must(gpu->id != NULL);
     must(gpu->model != NULL);
     if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
         return "its size is not 1 to 1000 milli";
     if (node_gpu(node, atom_text(gpu->id)) != gpu ||
-        (gpu->alias != NULL && node_gpu(node, atom_text(gpu->alias)) != gpu))
+        (alias != NULL && node_gpu(node, text_of(alias)) != gpu))
         return "it is not found by its name";
     if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(node->name)) &&
         owner_slot(gpu->id) != slot)

@@ -74,7 +74,8 @@ static void ledger_draft_add_gpu(struct draft *draft, const struct gpu *gpu)
     must(gpu->milli > 0);
     must(gpu->milli <= GPU_MILLI);
     must(gpu->id->len > 0);
-    must(gpu->id != gpu->alias);
+    must(!gpu_alias_is(gpu, draft->build.name, atom_text(gpu->id)));
+    must(gpu->alias == NULL || gpu->alias_number == 0);
     draft->gpu[draft->n_gpus++] = *gpu;
 }
 
@@ -112,6 +113,29 @@ static bool charged_by_id(const struct node *node, const struct atom *id)
     return ledger_draft_charge_by(node->allocation, node->n_allocations, id);
 }
 
+/* Is one of these charges under the alias of this GPU of the node? */
+static bool charge_by_alias(const struct allocation *const *allocation, uint32_t allocations,
+                            const struct atom *node, const struct gpu *gpu)
+{
+    must(allocations == 0 || allocation != NULL);
+    must(gpu->id != gpu->alias);
+
+    if (!gpu_has_alias(gpu))
+        return false;
+    for (uint32_t i = 0; i < allocations; i++)
+        for (uint32_t k = 0; k < allocation[i]->n_charges; k++)
+            if (gpu_alias_is(gpu, node, atom_text(allocation[i]->charge[k].gpu)))
+                return true;
+    return false;
+}
+
+/* As charged_by_id(), with the second name of a GPU; false: it has none. */
+static bool charged_by_alias(const struct node *node, const struct gpu *gpu)
+{
+    must(node->name != NULL);
+    return charge_by_alias(node->allocation, node->n_allocations, node->name, gpu);
+}
+
 static bool ledger_draft_shows(const struct inventory *inventory, struct text id)
 {
     must(id.len > 0);
@@ -128,7 +152,7 @@ static bool ledger_draft_charged(const struct node *node, const struct gpu *gpu)
 {
     must(gpu->id != NULL);
     must(gpu->id != gpu->alias);
-    return charged_by_id(node, gpu->id) || (gpu->alias != NULL && charged_by_id(node, gpu->alias));
+    return charged_by_id(node, gpu->id) || charged_by_alias(node, gpu);
 }
 
 /*
@@ -148,7 +172,7 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
     for (uint32_t i = 0; i < old->n_gpus; i++) {
         const struct gpu *gpu = &old->gpu[i];
         const bool absent = (gpu->flags & GPU_ABSENT) != 0;
-        const bool by_name = gpu->alias != NULL && text_is(atom_text(gpu->alias), facts->id);
+        const bool by_name = gpu_alias_is(gpu, old->name, text_of(facts->id));
         if ((draft->moved ? !absent && gpu->index == facts->index
                           : by_name && ledger_draft_charged(old, gpu)) &&
             gpu_id_is_real(gpu->id, atom_text(old->name)) &&
@@ -162,29 +186,31 @@ static const struct gpu *known_by_uuid(const struct draft *draft, const struct i
 static bool keeps_alias(const struct node *old, const struct inventory *inventory,
                         const struct gpu *gpu)
 {
+    UNSET char alias[GPU_ALIAS_BYTES];
+
     must(gpu >= old->gpu && gpu < old->gpu + old->n_gpus);
     must(gpu->alias != gpu->id);
-    return gpu->alias != NULL && charged_by_id(old, gpu->alias) &&
-           !ledger_draft_shows(inventory, atom_text(gpu->alias));
+    return charged_by_alias(old, gpu) &&
+           !ledger_draft_shows(inventory, text_of(gpu_alias(gpu, old->name, alias)));
 }
 
 /*
- * The made-up id for this GPU: by default that of its index, unless another GPU is known to have
+ * Gives this GPU its made-up id: by default that of its index, unless another GPU is known to have
  * had it.
  */
-static const struct atom *alias_of(const struct draft *draft, const struct inventory *inventory,
-                                   const struct atom *id, const struct atom *proposed)
+static void give_alias(const struct draft *draft, const struct inventory *inventory,
+                       const char *proposed, struct names *names, struct gpu *gpu)
 {
     const struct node *old = draft->old;
 
-    must(id != NULL);
     must(proposed != NULL);
-    must(id != proposed);
+    must(!text_is(atom_text(gpu->id), proposed));
     for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++)
-        if (old->gpu[i].id == id &&
-            (draft->moved ? old->gpu[i].alias != NULL : keeps_alias(old, inventory, &old->gpu[i])))
-            return old->gpu[i].alias;
-    return draft->moved ? NULL : proposed;
+        if (old->gpu[i].id == gpu->id && (draft->moved ? gpu_has_alias(&old->gpu[i])
+                                                       : keeps_alias(old, inventory, &old->gpu[i])))
+            gpu_copy_alias(gpu, &old->gpu[i]);
+    if (!draft->moved && !gpu_has_alias(gpu))
+        gpu_set_alias(gpu, draft->build.name, text_of(proposed), names);
 }
 
 /* Only GPUs with a UUID as id have an alias. An inventory without GPUs counts as one of counts. */
@@ -215,14 +241,15 @@ static bool ledger_draft_contradicts(const struct node *old, const struct invent
 {
     const bool counts = shows_counts(inventory);
 
-    must(gpu->alias != NULL);
+    must(inventory->node != NULL);
     must(gpu >= old->gpu && gpu < old->gpu + old->n_gpus);
-    if (!charged_by_id(old, gpu->alias) || (!counts && !keeps_alias(old, inventory, gpu)))
+    if (!charged_by_alias(old, gpu) || (!counts && !keeps_alias(old, inventory, gpu)))
         return false;
     for (uint32_t i = 0; i < inventory->n_gpus; i++) {
         const struct gpu_facts *facts = &inventory->gpu[i];
         const char *name = facts->alias != NULL ? facts->alias : facts->id;
-        const bool its_index = text_is(atom_text(gpu->alias), name);
+        must(name != NULL);
+        const bool its_index = gpu_alias_is(gpu, old->name, text_of(name));
         if (facts->alias != NULL && text_is(atom_text(gpu->id), facts->id) != its_index)
             return true;
         if (counts && its_index && another_there(old, gpu, facts->index))
@@ -235,7 +262,8 @@ static bool ledger_draft_contradicts(const struct node *old, const struct invent
 static bool out_of_place(const struct gpu *gpu)
 {
     must(gpu->id != gpu->alias);
-    return gpu->alias == NULL || gpu_id_index(atom_text(gpu->alias)) != gpu->index;
+    must(gpu->alias == NULL || gpu->alias_number == 0);
+    return gpu->alias_number != gpu->index + 1U;
 }
 
 /*
@@ -253,7 +281,7 @@ static bool indexes_moved(const struct node *old, const struct inventory *invent
         const struct gpu *gpu = &old->gpu[i];
         const bool absent = (gpu->flags & GPU_ABSENT) != 0;
         const bool real = gpu_id_is_real(gpu->id, atom_text(old->name));
-        if (real && gpu->alias != NULL && ledger_draft_contradicts(old, inventory, gpu))
+        if (real && ledger_draft_contradicts(old, inventory, gpu))
             return true;
         stray = stray || (absent && !real);
         out = out || (!absent && real && out_of_place(gpu));
@@ -262,25 +290,24 @@ static bool indexes_moved(const struct node *old, const struct inventory *invent
 }
 
 /*
- * The UUID under which a pod holds a GPU with a made-up id. If only annotations mention the UUID
- * (the ledger was lost, and UUIDs are no longer shown), it is found by their index.
+ * Gives a GPU with a made-up id the UUID under which a pod holds it. If only annotations mention
+ * the UUID (the ledger was lost, and UUIDs are no longer shown), it is found by their index.
  */
-static const struct atom *uuid_of(const struct node *old, const struct inventory *inventory,
-                                  const struct atom *id, uint32_t index)
+static void give_uuid(const struct node *old, const struct inventory *inventory,
+                      struct names *names, struct gpu *gpu)
 {
-    must(id != NULL);
-    must(index <= UINT16_MAX);
+    must(gpu->id != NULL);
+    must(!gpu_has_alias(gpu));
 
     for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++)
-        if (old->gpu[i].id == id && keeps_alias(old, inventory, &old->gpu[i]))
-            return old->gpu[i].alias;
-    for (uint32_t i = 0; old != NULL && i < old->n_gpus; i++) {
-        const struct gpu *gpu = &old->gpu[i];
-        if (gpu->index == index && (gpu->flags & GPU_DUPLICATE) != 0 && gpu->alias == NULL &&
-            charged_by_id(old, gpu->id))
-            return gpu->id;
+        if (old->gpu[i].id == gpu->id && keeps_alias(old, inventory, &old->gpu[i]))
+            gpu_copy_alias(gpu, &old->gpu[i]);
+    for (uint32_t i = 0; old != NULL && !gpu_has_alias(gpu) && i < old->n_gpus; i++) {
+        const struct gpu *held = &old->gpu[i];
+        if (held->index == gpu->index && (held->flags & GPU_DUPLICATE) != 0 &&
+            !gpu_has_alias(held) && charged_by_id(old, held->id))
+            gpu_set_alias(gpu, old->name, atom_text(held->id), names);
     }
-    return NULL;
 }
 
 /*
@@ -292,7 +319,7 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
 {
     const struct gpu *known = known_by_uuid(draft, inventory, facts);
     struct gpu gpu = {
-        .id = names_intern(ledger->names, text_of(facts->id)),
+        .id = known != NULL ? known->id : names_intern(ledger->names, text_of(facts->id)),
         .model = names_intern(ledger->names, text_of(facts->model)),
         .milli = facts->milli,
         .mib = facts->mib,
@@ -301,15 +328,11 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
         .peers = facts->peers, /* positions in the inventory, whose GPUs come first in the draft */
     };
     if (facts->alias != NULL)
-        gpu.alias =
-            alias_of(draft, inventory, gpu.id, names_intern(ledger->names, text_of(facts->alias)));
-    if (known != NULL) {
-        must(gpu.alias == NULL);
-        gpu.alias = draft->moved ? known->alias : gpu.id;
-        gpu.id = known->id;
-    } else if (facts->alias == NULL && shows_counts(inventory)) {
-        gpu.alias = uuid_of(draft->old, inventory, gpu.id, facts->index);
-    }
+        give_alias(draft, inventory, facts->alias, ledger->names, &gpu);
+    else if (known != NULL) /* which is this id, if no index moved */
+        gpu_copy_alias(&gpu, known);
+    else if (shows_counts(inventory))
+        give_uuid(draft->old, inventory, ledger->names, &gpu);
     must(gpu.index == facts->index);
     must(gpu.numa == facts->numa);
     if (!facts->healthy)
@@ -317,22 +340,6 @@ static struct gpu shown_gpu(const struct draft *draft, struct ledger *ledger,
     if (facts->cordoned)
         gpu.flags |= GPU_CORDONED;
     return gpu;
-}
-
-/* An id takes precedence over an alias, as in node_new(). */
-static const struct gpu *ledger_draft_find_named(const struct gpu *gpu, uint32_t gpus,
-                                                 const struct atom *name)
-{
-    must(name != NULL);
-    must(gpus == 0 || gpu != NULL);
-
-    for (uint32_t i = 0; i < gpus; i++)
-        if (gpu[i].id == name)
-            return &gpu[i];
-    for (uint32_t i = 0; i < gpus; i++)
-        if (gpu[i].alias == name)
-            return &gpu[i];
-    return NULL;
 }
 
 /* The Node object says nothing about its GPUs: they stay, and take no new shares. */
@@ -349,8 +356,31 @@ static void keep_closed(struct draft *draft, const struct node *old)
     }
 }
 
+/* Does any of the first GPUs of the draft go by the alias of this one? */
+static bool alias_is_taken(const struct draft *draft, uint32_t gpus, const struct gpu *gpu)
+{
+    UNSET char alias[GPU_ALIAS_BYTES];
+
+    must(gpus <= draft->n_gpus);
+    must(gpu_has_alias(gpu));
+    return gpu_of_text(draft->gpu, gpus, draft->build.name,
+                       text_of(gpu_alias(gpu, draft->build.name, alias))) != NULL;
+}
+
+/* Present, but not under the UUID that a pod holds: this is its name now. */
+static void go_by_alias(struct gpu *gpu, const struct atom *node, struct names *names)
+{
+    UNSET char alias[GPU_ALIAS_BYTES];
+
+    must(gpu_has_alias(gpu));
+    gpu->id = names_intern(names, text_of(gpu_alias(gpu, node, alias)));
+    gpu_drop_alias(gpu);
+    gpu->flags = GPU_DUPLICATE;
+    must(gpu->id->len > 0);
+}
+
 /* Carries over GPUs that the new inventory lacks as absent. */
-static void keep_absent(struct draft *draft, const struct inventory *inventory,
+static void keep_absent(struct draft *draft, struct names *names, const struct inventory *inventory,
                         const struct node *old, uint32_t shown)
 {
     must(shown == draft->n_gpus);
@@ -358,21 +388,18 @@ static void keep_absent(struct draft *draft, const struct inventory *inventory,
 
     for (uint32_t i = 0; i < old->n_gpus; i++) {
         struct gpu gpu = old->gpu[i];
-        if (ledger_draft_find_named(draft->gpu, shown, gpu.id) != NULL) {
+        if (gpu_of_charge(draft->gpu, shown, old->name, gpu.id) != NULL) {
             if (!keeps_alias(old, inventory, &old->gpu[i]) ||
-                ledger_draft_find_named(draft->gpu, draft->n_gpus, gpu.alias) != NULL)
+                alias_is_taken(draft, draft->n_gpus, &gpu))
                 continue;
-            /* Present, but not under the UUID that a pod holds. */
-            gpu.id = gpu.alias;
-            gpu.alias = NULL;
-            gpu.flags = GPU_DUPLICATE;
+            go_by_alias(&gpu, old->name, names);
         }
         gpu.flags &= GPU_DUPLICATE;
         gpu.flags |= GPU_ABSENT;
         gpu.peers = 0; /* links of an absent GPU are unknown */
         /* A name refers to one GPU: the one that is present. */
-        if (gpu.alias != NULL && ledger_draft_find_named(draft->gpu, shown, gpu.alias) != NULL)
-            gpu.alias = NULL;
+        if (gpu_has_alias(&gpu) && alias_is_taken(draft, shown, &gpu))
+            gpu_drop_alias(&gpu);
         ledger_draft_add_gpu(draft, &gpu);
     }
 }
@@ -478,7 +505,7 @@ void draft_inventory(struct draft *draft, struct ledger *ledger, const struct in
     if (old != NULL && inventory->silent)
         keep_closed(draft, old);
     else if (old != NULL)
-        keep_absent(draft, inventory, old, draft->n_gpus);
+        keep_absent(draft, ledger->names, inventory, old, draft->n_gpus);
     must(draft->n_gpus >= inventory->n_gpus || draft->moved);
     must(build->problem == PROBLEM_NONE || inventory->n_gpus == 0);
 }
@@ -540,7 +567,7 @@ void draft_vouch(struct draft *draft, enum vouch vouch, int64_t at_ms)
 
 void draft_absent(struct draft *draft, const struct gpu *gpu)
 {
-    must(ledger_draft_find_named(draft->gpu, draft->n_gpus, gpu->id) == NULL);
+    must(gpu_of_charge(draft->gpu, draft->n_gpus, draft->build.name, gpu->id) == NULL);
 
     struct gpu absent = *gpu;
     absent.flags = GPU_ABSENT | (gpu->flags & GPU_DUPLICATE);
@@ -572,7 +599,7 @@ static uint32_t ledger_draft_merge(const struct node *old, const struct allocati
 
 /*
  * Clears aliases without charges: the UUID of a made-up GPU is known from pods only, and goes with
- * the last pod that holds it. The next inventory would do the same (uuid_of()), which is too late.
+ * the last pod that holds it. The next inventory would do the same (give_uuid()), too late.
  */
 static void forget_uuids(struct draft *draft)
 {
@@ -582,9 +609,9 @@ static void forget_uuids(struct draft *draft)
     must(draft->n_gpus <= draft->capacity);
     for (uint32_t i = 0; i < draft->n_gpus; i++) {
         struct gpu *gpu = &draft->gpu[i];
-        if (gpu->alias != NULL && !gpu_id_is_real(gpu->id, atom_text(build->name)) &&
-            !ledger_draft_charge_by(build->allocation, build->n_allocations, gpu->alias))
-            gpu->alias = NULL;
+        if (gpu_has_alias(gpu) && !gpu_id_is_real(gpu->id, atom_text(build->name)) &&
+            !charge_by_alias(build->allocation, build->n_allocations, build->name, gpu))
+            gpu_drop_alias(gpu);
     }
 }
 
@@ -614,7 +641,8 @@ static bool left_with(const struct draft *draft, const struct allocation *before
     if (before == NULL || before->facts.node_uid == draft->build.uid)
         return false;
     for (uint32_t i = 0; i < before->n_charges; i++)
-        if (before->charge[i].gpu == gpu->id || before->charge[i].gpu == gpu->alias)
+        if (before->charge[i].gpu == gpu->id ||
+            gpu_alias_is(gpu, draft->build.name, atom_text(before->charge[i].gpu)))
             return true;
     return false;
 }
@@ -652,7 +680,7 @@ static bool gpu_alike(const struct gpu *a, const struct gpu *b)
 {
     must(a->id != NULL);
     must(b->id != NULL);
-    return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
+    return a->id == b->id && gpu_alias_same(a, b) && a->model == b->model && a->milli == b->milli &&
            a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->peers == b->peers &&
            ((a->flags ^ b->flags) & ~(unsigned)GPU_HELD) == 0;
 }

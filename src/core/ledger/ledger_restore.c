@@ -27,11 +27,11 @@ static int ledger_restore_check_gpu(const struct node_build *build, uint32_t i, 
     if (gpu->milli == 0 || gpu->milli > GPU_MILLI)
         return err_set(err, ERR_CORRUPT, "node %s: GPU %s has %u milli, not 1 to %d", node,
                        gpu->id->text, gpu->milli, GPU_MILLI);
-    if (gpu->alias == gpu->id)
+    if (gpu_alias_is(gpu, build->name, atom_text(gpu->id)))
         return err_set(err, ERR_CORRUPT, "node %s: GPU %s is its own alias", node, gpu->id->text);
     for (uint32_t k = 0; k < i; k++) {
         const struct gpu *other = &build->gpu[k];
-        if (other->id == gpu->id || (gpu->alias != NULL && gpu->alias == other->alias))
+        if (other->id == gpu->id || (gpu_has_alias(gpu) && gpu_alias_same(gpu, other)))
             return err_set(err, ERR_CORRUPT, "node %s: GPU %s is there twice", node, gpu->id->text);
     }
     if ((gpu->flags & GPU_DUPLICATE) == 0 && gpu_id_is_real(gpu->id, atom_text(build->name)) &&
@@ -188,9 +188,10 @@ static const struct gpu *kept_gpu(const struct ledger *ledger, uint32_t slot,
             high = middle;
     }
     must(low <= ledger->n_kept);
+    const struct atom *node = ledger_at(ledger, slot)->name;
     for (uint32_t i = low; i < ledger->n_kept && ledger->kept[i].slot == slot; i++) {
         const struct gpu *gpu = &ledger->kept[i].gpu;
-        if (gpu->id == name || gpu->alias == name)
+        if (gpu->id == name || gpu_alias_is(gpu, node, atom_text(name)))
             return gpu;
     }
     return NULL;
@@ -198,10 +199,8 @@ static const struct gpu *kept_gpu(const struct ledger *ledger, uint32_t slot,
 
 static bool ledger_restore_drafted(const struct draft *draft, const struct atom *name)
 {
-    for (uint32_t i = 0; i < draft->n_gpus; i++)
-        if (draft->gpu[i].id == name || draft->gpu[i].alias == name)
-            return true;
-    return false;
+    must(draft->build.name != NULL);
+    return gpu_of_charge(draft->gpu, draft->n_gpus, draft->build.name, name) != NULL;
 }
 
 /* Adds the kept GPUs that the shares name. False: a GPU is neither shown nor kept. */
@@ -235,10 +234,7 @@ static bool has_gpus(const struct node *node, const struct allocation_facts *fac
     must(node->name == facts->node);
     for (uint32_t i = 0; i < facts->n_shares; i++) {
         const struct atom *name = facts->share[i].gpu;
-        uint32_t at = 0;
-        while (at < node->n_gpus && node->gpu[at].id != name && node->gpu[at].alias != name)
-            at++;
-        if (at == node->n_gpus)
+        if (gpu_of_charge(node->gpu, node->n_gpus, node->name, name) == NULL)
             return false;
     }
     return true;

@@ -72,23 +72,47 @@ static const struct gpu *find_id(const struct gpu *gpu, uint32_t gpus, const str
     return NULL;
 }
 
-/* Finds the GPU of a charge: an id takes precedence over an alias. */
-static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
-                                       const struct atom *name)
+static const struct gpu *find_alias(const struct gpu *gpu, uint32_t gpus, const struct atom *node,
+                                    struct text name)
 {
-    const struct gpu *found = find_id(gpu, gpus, name);
-    if (found != NULL)
-        return found;
+    must(node != NULL);
     for (uint32_t i = 0; i < gpus; i++)
-        if (gpu[i].alias == name)
+        if (gpu_alias_is(&gpu[i], node, name))
             return &gpu[i];
     return NULL;
+}
+
+/* Finds the GPU of a charge: an id takes precedence over an alias. */
+static const struct gpu *node_find_gpu(const struct gpu *gpu, uint32_t gpus,
+                                       const struct atom *node, const struct atom *name)
+{
+    const struct gpu *found = find_id(gpu, gpus, name);
+    return found != NULL ? found : find_alias(gpu, gpus, node, atom_text(name));
+}
+
+const struct gpu *gpu_of_charge(const struct gpu *gpu, uint32_t gpus, const struct atom *node,
+                                const struct atom *name)
+{
+    must(name != NULL);
+    must(gpus == 0 || gpu != NULL);
+    return node_find_gpu(gpu, gpus, node, name);
+}
+
+const struct gpu *gpu_of_text(const struct gpu *gpu, uint32_t gpus, const struct atom *node,
+                              struct text name)
+{
+    must(name.at != NULL || name.len == 0);
+    must(gpus == 0 || gpu != NULL);
+    for (uint32_t i = 0; i < gpus; i++)
+        if (text_eq(atom_text(gpu[i].id), name))
+            return &gpu[i];
+    return find_alias(gpu, gpus, node, name);
 }
 
 /* As node_find_gpu(), but mutable. */
 static struct gpu *charged_gpu(struct node *node, const struct atom *name)
 {
-    const struct gpu *found = node_find_gpu(node->gpu, node->n_gpus, name);
+    const struct gpu *found = node_find_gpu(node->gpu, node->n_gpus, node->name, name);
     must(found == NULL || (uint32_t)(found - node->gpu) < node->n_gpus);
     return found != NULL ? &node->gpu[found - node->gpu] : NULL;
 }
@@ -98,7 +122,8 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < allocation->n_charges; i++)
-        count += node_find_gpu(build->gpu, build->n_gpus, allocation->charge[i].gpu) == NULL;
+        count += gpu_of_charge(build->gpu, build->n_gpus, build->name, allocation->charge[i].gpu) ==
+                 NULL;
     must(count <= allocation->n_charges);
     return count;
 }
@@ -228,7 +253,8 @@ static void add_inventory(struct node *node, const struct node_build *build)
     for (uint32_t i = 0; i < build->n_gpus; i++) {
         const struct gpu *gpu = &build->gpu[i];
         const unsigned flags = given_flags(build, gpu);
-        if ((flags & GPU_ABSENT) != 0 && node_find_gpu(node->gpu, node->n_gpus, gpu->id) == NULL)
+        if ((flags & GPU_ABSENT) != 0 &&
+            node_find_gpu(node->gpu, node->n_gpus, node->name, gpu->id) == NULL)
             node_add_gpu(node, gpu, flags);
     }
     must(node->n_gpus <= build->n_gpus);
@@ -396,7 +422,7 @@ static bool is_stray(const struct node *node, const struct gpu *gpu)
 static bool is_unsure(const struct node *node, const struct gpu *gpu)
 {
     must(node->n_gpus > 0);
-    if (is_absent(gpu) || gpu->alias != NULL || !gpu_id_is_real(gpu->id, atom_text(node->name)))
+    if (is_absent(gpu) || gpu_has_alias(gpu) || !gpu_id_is_real(gpu->id, atom_text(node->name)))
         return false;
     for (uint32_t i = 0; i < node->n_gpus; i++)
         if (is_stray(node, &node->gpu[i]))
@@ -662,18 +688,11 @@ void node_unref(const struct node *node)
     xfree((void *)(uintptr_t)node);
 }
 
-/* Compares texts, because id may be from outside. */
 const struct gpu *node_gpu(const struct node *node, struct text id)
 {
     must(node != NULL);
-    must(id.at != NULL || id.len == 0);
-    for (uint32_t i = 0; i < node->n_gpus; i++)
-        if (text_eq(atom_text(node->gpu[i].id), id))
-            return &node->gpu[i];
-    for (uint32_t i = 0; i < node->n_gpus; i++)
-        if (node->gpu[i].alias != NULL && text_eq(atom_text(node->gpu[i].alias), id))
-            return &node->gpu[i];
-    return NULL;
+    must(node->name != NULL);
+    return gpu_of_text(node->gpu, node->n_gpus, node->name, id);
 }
 
 const struct gpu_note *node_note_of(const struct node *node, const struct gpu *gpu)
@@ -798,7 +817,7 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
         const struct allocation *allocation = node->allocation[i];
         for (uint32_t k = 0; k < allocation->n_charges; k++) {
             const struct charge *charge = &allocation->charge[k];
-            if (node_find_gpu(node->gpu, node->n_gpus, charge->gpu) != gpu)
+            if (node_find_gpu(node->gpu, node->n_gpus, node->name, charge->gpu) != gpu)
                 continue;
             const bool reserved = allocation->facts.state == STATE_RESERVED;
             fresh.reserved_milli = node_sum(fresh.reserved_milli, reserved ? charge->milli : 0);
@@ -845,6 +864,7 @@ static int node_check_gpu(const struct node *node, uint32_t i, struct err *err)
          "it is wrong about being held whole"},
         {!is_absent(gpu) || gpu->charges > 0, "it is absent, and nobody holds it"},
         {find_id(node->gpu, node->n_gpus, gpu->id) == gpu, "it is there twice"},
+        {gpu_alias_sound(gpu, node->name), "its alias has two forms, or the wrong one"},
         {i == 0 || gpu_order(&node->gpu[i - 1], gpu) < 0, "it stands in the wrong place"},
         {!node->gone || is_absent(gpu), "it is there, and its node is gone"},
         {node_links_both(node, i), "it is linked with a GPU that is not linked with it"},
@@ -869,7 +889,7 @@ static const char *node_broken_allocation(const struct node *node, uint32_t i)
     if (i > 0 && strcmp(node->allocation[i - 1]->facts.uid, allocation->facts.uid) >= 0)
         return "it stands in the wrong place, or twice";
     for (uint32_t k = 0; k < allocation->n_charges; k++)
-        if (node_find_gpu(node->gpu, node->n_gpus, allocation->charge[k].gpu) == NULL)
+        if (node_find_gpu(node->gpu, node->n_gpus, node->name, allocation->charge[k].gpu) == NULL)
             return "it holds a GPU that its node does not have";
     return allocation_unsound(allocation);
 }

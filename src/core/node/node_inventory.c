@@ -3,7 +3,8 @@
 #include "milligpu/core/rules/rulebook.h"
 
 /* Unlike shown_gpu() of the ledger, keeps ids as shown, because no pod holds a GPU here. */
-static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
+static struct gpu gpu_from(const struct gpu_facts *facts, const struct atom *node,
+                           struct names *names)
 {
     struct gpu gpu = {
         .id = names_intern(names, text_of(facts->id)),
@@ -17,7 +18,7 @@ static struct gpu gpu_from(const struct gpu_facts *facts, struct names *names)
 
     must(facts->milli > 0);
     if (facts->alias != NULL)
-        gpu.alias = names_intern(names, text_of(facts->alias));
+        gpu_set_alias(&gpu, node, text_of(facts->alias), names);
     if (!facts->healthy)
         gpu.flags |= GPU_UNHEALTHY;
     if (facts->cordoned)
@@ -30,12 +31,13 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
 {
     struct gpu gpu[GPUS_PER_NODE_MAX];
     struct gpu_note note[GPUS_PER_NODE_MAX];
+    const struct atom *name = names_intern(names, text_of(inventory->node));
     uint32_t notes = 0;
 
     must(inventory->n_gpus <= GPUS_PER_NODE_MAX);
     must(inventory->node[0] != '\0');
     for (uint32_t i = 0; i < inventory->n_gpus; i++) {
-        gpu[i] = gpu_from(&inventory->gpu[i], names);
+        gpu[i] = gpu_from(&inventory->gpu[i], name, names);
         if (inventory->gpu[i].held != NULL || inventory->gpu[i].ill != NULL)
             note[notes++] =
                 (struct gpu_note){gpu[i].id, inventory->gpu[i].held, inventory->gpu[i].ill};
@@ -43,7 +45,7 @@ struct node *node_from_inventory(const struct inventory *inventory, const struct
     const struct labels *labels = labels_new(inventory->label, inventory->n_labels, names);
     const struct taints *taints = taints_new(&inventory->taints);
     const struct node_build build = {
-        .name = names_intern(names, text_of(inventory->node)),
+        .name = name,
         .uid = names_intern(names, text_of(inventory->uid)),
         .source = inventory->source,
         .problem = inventory->problem,

@@ -80,20 +80,22 @@ static const char *past_problem_name(int problem)
     return inventory_problem_name((enum inventory_problem)problem);
 }
 
-static void past_read_gpu(struct past_fields *node, const struct document *state, struct gpu *out)
+static void past_read_gpu(struct past_fields *node, const struct atom *name,
+                          const struct document *state, struct gpu *out)
 {
     static const unsigned kept = GPU_ABSENT | GPU_UNHEALTHY | GPU_CORDONED | GPU_DUPLICATE;
     struct past_fields fields = {.past = node->past, .object = state};
 
     *out = (struct gpu){.id = past_atom(&fields, "id"), .model = past_atom(&fields, "model")};
-    out->alias = document_get(state, "alias") != NULL ? past_atom(&fields, "alias") : NULL;
+    if (document_get(state, "alias") != NULL)
+        gpu_set_alias(out, name, atom_text(past_atom(&fields, "alias")), node->past->names);
     out->milli = (uint32_t)past_number(&fields, "milli", 0, GPU_MILLI);
     out->mib = (uint32_t)past_number(&fields, "mib", 0, UINT32_MAX);
     out->index = (uint16_t)past_number(&fields, "index", 0, UINT16_MAX);
     out->numa = (int16_t)past_number(&fields, "numa", INT16_MIN, INT16_MAX);
     out->flags = (uint16_t)past_number(&fields, "flags", 0, kept);
     if (out->milli == 0 || out->id->len == 0 || out->id->len > GPU_ID_BYTES_MAX ||
-        out->model->len > MODEL_BYTES_MAX || out->alias == out->id ||
+        out->model->len > MODEL_BYTES_MAX || gpu_alias_is(out, name, atom_text(out->id)) ||
         (out->alias != NULL && out->alias->len == 0))
         fields.wrong = "gpus";
     if (fields.wrong != NULL)
@@ -123,7 +125,7 @@ int past_read_node(struct past *past, const struct document *state, struct node_
         (enum inventory_problem)past_word(&fields, "problem", past_problem_name, PROBLEM_LIMIT + 1);
     out->since_ms = past_number(&fields, "since_ms", INT64_MIN, INT64_MAX);
     document_each (item, gpus)
-        past_read_gpu(&fields, item, &gpu[out->n_gpus++]);
+        past_read_gpu(&fields, out->name, item, &gpu[out->n_gpus++]);
     document_each (item, owned) {
         if (item->kind != DOCUMENT_STRING || document_has_nul(item))
             fields.wrong = "claims";

@@ -221,9 +221,14 @@ static bool has_odd_gpus(const struct node_build *build)
         const struct gpu *gpu = &build->gpu[i];
         if (build->gone && (gpu->flags & GPU_ABSENT) == 0)
             return true;
-        for (uint32_t k = 0; gpu->alias != NULL && k < build->n_gpus; k++)
-            if (build->gpu[k].id == gpu->alias || (k != i && build->gpu[k].alias == gpu->alias))
+        /* The number of its id as an alias; 0 for a UUID. */
+        const uint32_t number = gpu_alias_number(build->name, atom_text(gpu->id));
+        for (uint32_t k = 0; k < build->n_gpus; k++) {
+            const struct gpu *other = &build->gpu[k];
+            if (other->alias == gpu->id || (number > 0 && other->alias_number == number) ||
+                (k > i && gpu_has_alias(gpu) && gpu_alias_same(gpu, other)))
                 return true;
+        }
     }
     return false;
 }

@@ -81,13 +81,13 @@ static enum inventory_problem read_problem(struct row *row)
 }
 
 /* Stored fields only: use, reservations and other flags are recomputed (docs/why/002). */
-static struct gpu rows_read_gpu(struct row *row, struct names *names)
+static struct gpu rows_read_gpu(struct row *row, const struct atom *node, struct names *names)
 {
     struct gpu gpu = {.id = rows_intern(names, row_text(row))};
 
     const char *alias = row_text_or_null(row);
     if (alias != NULL)
-        gpu.alias = rows_intern(names, alias);
+        gpu_set_alias(&gpu, node, text_of(alias), names);
     gpu.model = rows_intern(names, row_text(row));
     gpu.milli = (uint32_t)row_number(row, 1, GPU_MILLI);
     gpu.mib = (uint32_t)row_number(row, 0, UINT32_MAX);
@@ -135,18 +135,18 @@ static void sort_gpus(struct gpu *gpu, uint32_t count)
     }
 }
 
-static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
+static int read_gpus(struct node_rows *rows, const struct atom *node, struct err *err)
 {
     struct bind bind = bind_start(rows->gpus);
     int more;
 
     rows->count = 0;
     rows->shown = 0;
-    bind_text(&bind, node);
+    bind_text(&bind, node->text);
     must(bind.rc == SQLITE_OK);
     while ((more = db_step(rows->gpus, err)) > 0) {
         struct row row = row_start(rows->gpus);
-        const struct gpu gpu = rows_read_gpu(&row, rows->in.names);
+        const struct gpu gpu = rows_read_gpu(&row, node, rows->in.names);
         more = row_check(&row, "gpu", err);
         if (more < 0)
             break;
@@ -155,7 +155,8 @@ static int read_gpus(struct node_rows *rows, const char *node, struct err *err)
         rows->gpu[rows->count++] = gpu;
         /* A Node shows a limited number of GPUs; pods may hold further ones, which are absent. */
         if (rows->shown > GPUS_PER_NODE_MAX || rows->count > GPU_ROWS_MAX) {
-            more = err_set(err, ERR_CORRUPT, "node %s: more than %d GPUs", node, GPUS_PER_NODE_MAX);
+            more = err_set(err, ERR_CORRUPT, "node %s: more than %d GPUs", node->text,
+                           GPUS_PER_NODE_MAX);
             break;
         }
     }
@@ -206,7 +207,7 @@ static int rows_read_node(struct node_rows *rows, struct node_build *out, struct
     out->since_ms = row_number(&row, INT64_MIN, INT64_MAX);
     int failed = row_check(&row, "node", err);
     if (failed == 0)
-        failed = read_gpus(rows, out->name->text, err);
+        failed = read_gpus(rows, out->name, err);
     if (failed == 0)
         failed = read_owned_ids(rows, out->name->text, &out->n_owned_ids, err);
     out->owned_id = rows->owned_id;

@@ -123,12 +123,14 @@ void state_kept(struct strbuf *out, const struct allocation_facts *facts)
 }
 
 /* Without derived values: a GPU's use, and the flags that the ledger recomputes. */
-static void state_add_gpu(struct strbuf *out, const struct gpu *gpu)
+static void state_add_gpu(struct strbuf *out, const struct atom *node, const struct gpu *gpu)
 {
+    UNSET char alias[GPU_ALIAS_BYTES];
+
     must(gpu->milli > 0);
     strbuf_char(out, '{');
     add_text(out, "id", gpu->id->text);
-    add_text(out, "alias", gpu->alias != NULL ? gpu->alias->text : NULL);
+    add_text(out, "alias", gpu_alias(gpu, node, alias));
     add_text(out, "model", gpu->model->text);
     add_number(out, "milli", gpu->milli);
     add_number(out, "mib", gpu->mib);
@@ -164,7 +166,7 @@ void state_node(struct strbuf *out, const struct node_build *build)
     for (uint32_t i = 0; i < build->n_gpus; i++) {
         if (i > 0)
             strbuf_char(out, ',');
-        state_add_gpu(out, &build->gpu[i]);
+        state_add_gpu(out, build->name, &build->gpu[i]);
     }
     strbuf_str(out, "]}");
 }

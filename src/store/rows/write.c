@@ -39,7 +39,7 @@ static bool same_node_row(const struct node *a, const struct node *b)
 /* Stored fields only: those counted from charges change with each allocation. */
 static bool same_gpu_row(const struct gpu *a, const struct gpu *b)
 {
-    return a->id == b->id && a->alias == b->alias && a->model == b->model && a->milli == b->milli &&
+    return a->id == b->id && gpu_alias_same(a, b) && a->model == b->model && a->milli == b->milli &&
            a->mib == b->mib && a->index == b->index && a->numa == b->numa && a->peers == b->peers &&
            ((a->flags ^ b->flags) & (unsigned)GPU_FLAGS_KEPT) == 0;
 }
@@ -89,12 +89,14 @@ static int put_node(struct store *store, const struct node *before, const struct
 static int write_put_gpu(struct store *store, const struct node *node, const struct gpu *before,
                          const struct gpu *after, struct err *err)
 {
+    UNSET char alias[GPU_ALIAS_BYTES];
+
     if (before != NULL && same_gpu_row(before, after))
         return 0;
     must(after->milli > 0);
 
     struct bind bind = bind_start(store->stmt[before == NULL ? ST_GPU_ADD : ST_GPU_SET]);
-    bind_text(&bind, after->alias != NULL ? after->alias->text : NULL);
+    bind_text(&bind, gpu_alias(after, node->name, alias));
     bind_text(&bind, after->model->text);
     bind_number(&bind, after->milli);
     bind_number(&bind, after->mib);

@@ -24,7 +24,7 @@ static int set_up(void **state)
     place.names = names_new();
     const struct atom *empty = intern("");
     const struct gpu gpu[] = {
-        {.id = intern("GPU-zzz"), .alias = intern("node-1/gpu-0"), .index = 0},
+        {.id = intern("GPU-zzz"), .alias_number = 1, .index = 0},
         {.id = intern("node-1/gpu-1"), .index = 1},
         {.id = intern("node-1/gpu-2"), .index = 2},
         {.id = intern("GPU-aaa"), .index = 12},

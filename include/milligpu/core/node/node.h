@@ -21,14 +21,16 @@
  *   6. note[] names present GPUs, each once. GPU_HELD is set if a note names a holder, except for a
  *      HOLD_VARIABLE whose pod requests no whole GPUs. unnamed_gpus counts the whole GPUs of the
  *      other resource that pods hold beyond the GPUs noted for them.
- *   7. names holds name, uid, problem_text, the names of the GPUs and owned_id, and nothing else.
+ *   7. names holds name, uid, problem_text, the atoms of the GPUs and owned_id, and nothing else.
  *   8. While pods hold a made-up id that no GPU has as id or alias, each GPU that it could mean is
  *      flagged unsure.
+ *   9. An alias "<node>/gpu-<index>" is a number, any other an atom (struct gpu).
  */
 #ifndef MILLIGPU_NODE_H
 #define MILLIGPU_NODE_H
 
 #include "milligpu/base/err.h"
+#include "milligpu/base/limits.h"
 #include "milligpu/core/facts/agents.h"
 #include "milligpu/core/facts/inventory.h"
 #include "milligpu/core/facts/labels.h"
@@ -62,9 +64,12 @@ struct gpu_note {
 struct gpu {
     const struct atom *id;
     /*
-     * For a UUID as id: "<node>/gpu-<index>"; NULL if indexes moved and the former one is unknown.
-     * For "<node>/gpu-<index>" as id: the UUID in the annotations of pods that hold this GPU, until
-     * the last of them is gone; NULL: none.
+     * The second name, one name per GPU. For a UUID as id: "<node>/gpu-<index>"; none if indexes
+     * moved and the former one is unknown. For "<node>/gpu-<index>" as id: the UUID in the
+     * annotations of pods that hold this GPU, until the last of them is gone.
+     *
+     * "<node>/gpu-<n>" is not interned: alias_number is n + 1. Any other is alias. NULL and 0:
+     * none. Read and set it by the functions below, of gpu_alias.c.
      */
     const struct atom *alias;
     const struct atom *model; /* never NULL; empty: unknown */
@@ -77,7 +82,8 @@ struct gpu {
     uint16_t charges; /* pods that hold a share of it */
     int16_t numa;     /* NUMA node; -1: unknown */
     uint16_t flags;   /* enum gpu_flag */
-    uint64_t peers;   /* bit i: linked by NVLink to GPU i of the node; never to itself */
+    uint32_t alias_number;
+    uint64_t peers; /* bit i: linked by NVLink to GPU i of the node; never to itself */
 };
 
 struct node {
@@ -174,7 +180,15 @@ struct unusable_cause node_bar(const struct node *node, const struct node_demand
 const struct node *node_ref(const struct node *node);
 void node_unref(const struct node *node); /* NULL is fine */
 
-const struct gpu *node_gpu(const struct node *node, struct text id); /* by id or alias; or NULL */
+/*
+ * The GPU with this id, or else the one with this alias; NULL: none. gpu_of_charge() compares ids
+ * by address. gpu_of_text() compares texts, because a name may be from outside.
+ */
+const struct gpu *gpu_of_charge(const struct gpu *gpu, uint32_t gpus, const struct atom *node,
+                                const struct atom *name);
+const struct gpu *gpu_of_text(const struct gpu *gpu, uint32_t gpus, const struct atom *node,
+                              struct text name);
+const struct gpu *node_gpu(const struct node *node, struct text id); /* as gpu_of_text() */
 const struct allocation *node_allocation(const struct node *node, struct text uid);
 const struct gpu_note *node_note_of(const struct node *node, const struct gpu *gpu); /* or NULL */
 
@@ -215,6 +229,41 @@ bool gpu_reported_unhealthy(const struct gpu *gpu);
 bool gpu_id_is_real(const struct atom *id, struct text node);
 /* Returns the index in a made-up id; 0 if there is none, or it exceeds 16 bits. */
 uint32_t gpu_id_index(struct text id);
+
+/* Room for "<node>/gpu-65535" with its NUL. */
+enum { GPU_ALIAS_BYTES = NAME_BYTES_MAX + sizeof "/gpu-65535" };
+
+static inline bool gpu_has_alias(const struct gpu *gpu)
+{
+    return gpu->alias != NULL || gpu->alias_number > 0;
+}
+
+/* Have two GPUs of one node the same alias, or none? */
+static inline bool gpu_alias_same(const struct gpu *a, const struct gpu *b)
+{
+    return a->alias == b->alias && a->alias_number == b->alias_number;
+}
+
+/* The alias of a GPU of this node, made in the buffer or borrowed from the GPU; NULL: none. */
+const char *gpu_alias(const struct gpu *gpu, const struct atom *node, char buffer[GPU_ALIAS_BYTES]);
+/* Interns the alias only if it is not "<node>/gpu-<index>". */
+void gpu_set_alias(struct gpu *gpu, const struct atom *node, struct text alias,
+                   struct names *names);
+void gpu_copy_alias(struct gpu *to, const struct gpu *from); /* from a GPU of the same node */
+void gpu_drop_alias(struct gpu *gpu);
+/* Is it a number if it can be one, and not both (invariant 9)? */
+bool gpu_alias_sound(const struct gpu *gpu, const struct atom *node);
+/* The alias_number for this name; 0: the name is not "<node>/gpu-<index>", exactly as written. */
+uint32_t gpu_alias_number(const struct atom *node, struct text name);
+
+/* Most names are UUIDs, and nearly all of these have another length than an alias of the node. */
+static inline bool gpu_alias_is(const struct gpu *gpu, const struct atom *node, struct text name)
+{
+    if (gpu->alias_number > 0)
+        return name.len - node->len - sizeof "/gpu-" < 5 &&
+               gpu_alias_number(node, name) == gpu->alias_number;
+    return gpu->alias != NULL && text_eq(atom_text(gpu->alias), name);
+}
 
 /* Bytewise: the order of names (place.h, rule 4) and of ids. */
 int atom_cmp(const struct atom *a, const struct atom *b);

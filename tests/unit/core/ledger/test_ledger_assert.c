@@ -104,7 +104,7 @@ FIXTURE_TEST(check__names_a_wrong_gpu)
     } wrong[] = {
         {&again->milli, &none, sizeof none, "node n3: GPU GPU-a: ", size},
         {&again->milli, &large, sizeof large, "node n3: GPU GPU-a: ", size},
-        {&b->alias, &a->alias, sizeof a->alias, "node n1: GPU GPU-b: ", lost},
+        {&b->alias_number, &a->alias_number, sizeof a->alias_number, "node n1: GPU GPU-b: ", lost},
         {&b->id->text[4], "a", 1, "node n1: GPU GPU-a: ", lost},
         {&x->id, &z, sizeof z, "node n4: GPU GPU-z: ", owners},
         {&y->id, &z, sizeof z, "node n4: GPU GPU-z: ", owners},

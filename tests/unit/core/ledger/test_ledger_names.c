@@ -186,7 +186,8 @@ CORE_TEST(nodes__keep_only_the_names_of_the_last_inventory)
 }
 
 /* A node of GPUs and labels, each with a name of its own. */
-static void show_names(struct core_fixture *core, const char *node, uint32_t gpus, uint32_t labels)
+static void show_names(struct core_fixture *core, const char *node, const char *uid, uint32_t gpus,
+                       uint32_t labels)
 {
     struct core_gpu *gpu = arena_array(&core->arena, gpus, sizeof *gpu);
     struct label *label = arena_array(&core->arena, labels, sizeof *label);
@@ -196,12 +197,25 @@ static void show_names(struct core_fixture *core, const char *node, uint32_t gpu
             .id = arena_printf(&core->arena, "GPU-%s-%u", node, i), .index = i, .mib = 1000};
     for (uint32_t i = 0; i < labels; i++)
         label[i] = (struct label){arena_printf(&core->arena, "key-%u", i), node};
-    struct inventory *inventory = core_inventory(core, node, node, gpu, gpus);
+    struct inventory *inventory = core_inventory(core, node, uid, gpu, gpus);
     inventory->label = label;
     inventory->n_labels = labels;
     const struct command command = {.kind = COMMAND_NODE, .inventory = inventory};
     assert_int_equal(core_do(core, &command), VERDICT_OK);
     core_forget_undo(core);
+}
+
+/* The names by index are made when somebody asks for them. */
+CORE_TEST(gpu__takes_one_name_of_the_table)
+{
+    show_names(core, "n1", "uid", 1, 1);
+    const size_t with_one = names_in(core);
+    show_names(core, "n1", "uid", 9, 1);
+    assert_int_equal(names_in(core), with_one + 8);
+    assert_null(names_find(ledger_names(core->ledger), TEXT("n1/gpu-0")));
+    const struct gpu *gpu = core_gpu(core, "n1", "n1/gpu-8");
+    assert_non_null(gpu);
+    assert_string_equal(gpu->id->text, "GPU-n1-8");
 }
 
 /* Without idle time: a change that releases names makes the next sweep visit more places. */
@@ -211,23 +225,23 @@ CORE_TEST(sweep__visits_more_after_names_are_released)
 
     for (int i = 0; i < 10; i++) {
         (void)snprintf(node, sizeof node, "other-%d", i);
-        show_names(core, node, 30, 1);
+        show_names(core, node, "uid", 30, 1);
     }
-    show_names(core, "plain", 2, 60);
-    show_names(core, "large", GPUS_PER_NODE_MAX, 1);
+    show_names(core, "plain", "uid", 2, 60);
+    show_names(core, "large", "uid", GPUS_PER_NODE_MAX, 1);
     rest(core);
     const size_t all = names_in(core);
-    assert_in_range(all, 700, 1024);
-    show_names(core, "plain", 2, 0);
+    assert_in_range(all, 400, 512);
+    show_names(core, "plain", "uid", 2, 0);
     ledger_sweep(core->ledger, false);
     assert_in_range(all - names_in(core), 8, 60); /* 16 places would have about one */
     rest(core);
     const size_t without_labels = names_in(core);
     assert_int_equal(without_labels, all - 60);
-    show_names(core, "plenty", GPUS_PER_NODE_MAX, 1);
+    show_names(core, "plenty", "uid", GPUS_PER_NODE_MAX, 1);
     rest(core);
     const size_t with_plenty = names_in(core);
-    show_names(core, "plenty", 1, 1); /* it keeps its UUIDs, but not their aliases */
+    show_names(core, "plenty", "other", 1, 1); /* another Node owns no UUID of the former */
     ledger_sweep(core->ledger, false);
     assert_in_range(with_plenty - names_in(core), 15, GPUS_PER_NODE_MAX);
     rest(core);
@@ -236,7 +250,7 @@ CORE_TEST(sweep__visits_more_after_names_are_released)
     assert_int_equal(core_do(core, &gone), VERDICT_OK);
     core_forget_undo(core);
     ledger_sweep(core->ledger, false);
-    assert_in_range(before - names_in(core), 30, 2 * GPUS_PER_NODE_MAX + 4);
+    assert_in_range(before - names_in(core), 15, GPUS_PER_NODE_MAX + 1);
 }
 
 /* Their owner is decided later, when both nodes may be gone. */
@@ -285,12 +299,12 @@ CORE_TEST(versions__share_names_that_are_the_same)
 
     assert_int_equal(core_node(core, "n1", gpu, 2), VERDICT_OK);
     const struct name_set *names = ledger_node(core->ledger, TEXT("n1"))->names;
-    assert_int_equal(names->count, 3 + 2 * 2 + 1); /* name, uid, "", two each, a model */
+    assert_int_equal(names->count, 3 + 2 + 1); /* name, uid, "", two ids, a model */
     assert_int_equal(core_reserve(core, "a", "n1", "300"), VERDICT_OK);
     assert_ptr_equal(ledger_node(core->ledger, TEXT("n1"))->names, names);
     assert_int_equal(core_step(core, COMMAND_CONFIRM, "a"), VERDICT_OK);
     assert_int_equal(core_step(core, COMMAND_RELEASE, "a"), VERDICT_OK);
     assert_ptr_equal(ledger_node(core->ledger, TEXT("n1"))->names, names);
     squat(core, "b", 1);
-    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->names->count, 8 + PARTS + 1);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->names->count, 6 + PARTS + 1);
 }

@@ -399,10 +399,12 @@ CORE_TEST(restore__refuses_wrong_node_rows)
     struct err err;
     struct gpu good = row_of_gpu(core, "GPU-q", 0, 0);
     const struct gpu owned = row_of_gpu(core, "GPU-a", 0, 0);
-    struct gpu bad[] = {good, good, row_of_gpu(core, "", 0, 0), good};
+    const struct gpu counted = row_of_gpu(core, "n2/gpu-0", 0, 0);
+    struct gpu bad[] = {good, good, row_of_gpu(core, "", 0, 0), good, counted};
     bad[0].milli = 0;
     bad[1].milli = 1001;
     bad[3].alias = good.id;
+    bad[4].alias_number = 1;
     good.milli = 500;
     const struct {
         const char *node;
@@ -412,7 +414,7 @@ CORE_TEST(restore__refuses_wrong_node_rows)
         {"n2", &bad[0], "milli"},         {"n2", &bad[1], "milli"},
         {"n2", &bad[2], "without an id"}, {"n2", &owned, "another node's"},
         {"n1", &good, "twice"},           {"", &good, "name"},
-        {"n2", &bad[3], "its own alias"},
+        {"n2", &bad[3], "its own alias"}, {"n2", &bad[4], "its own alias"},
     };
     assert_int_equal(restore_node(core, "n1", &owned, 1, &err), 0);
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {

@@ -129,7 +129,7 @@ NODE_TEST(absent_gpu__is_created_by_a_charge_on_an_unknown_id)
 
 NODE_TEST(alias__names_the_gpu_that_is_present)
 {
-    scene_add_gpu(scene, "GPU-a", 0)->alias = atom("n1/gpu-0");
+    scene_call(scene, scene_add_gpu(scene, "GPU-a", 0), "n1/gpu-0");
     scene_add_gpu(scene, "n1/gpu-0", GPU_ABSENT)->index = 0; /* which the UUID has replaced */
     scene_add_gpu(scene, "n1/gpu-7", GPU_ABSENT)->index = 7; /* without a charge */
     scene_bind(scene, "a", "n1/gpu-0", 300);
@@ -145,7 +145,7 @@ NODE_TEST(alias__names_the_gpu_that_is_present)
 
 NODE_TEST(alias__yields_to_an_id)
 {
-    scene_add_gpu(scene, "GPU-a", 0)->alias = atom("n1/gpu-0");
+    scene_call(scene, scene_add_gpu(scene, "GPU-a", 0), "n1/gpu-0");
     scene_add_gpu(scene, "n1/gpu-0", 0);
     scene_bind(scene, "a", "n1/gpu-0", 300);
     const struct node *node = scene_node(scene);
@@ -474,6 +474,9 @@ NODE_TEST(node_check__names_the_fault)
     node->gpu[2].flags = GPU_ABSENT;
     assert_corrupt(node, "node n1: GPU GPU-c: it is absent, and nobody holds it");
     node->gpu[2].flags = 0;
+    node->gpu[1].alias = atom("n1/gpu-1");
+    assert_corrupt(node, "node n1: GPU GPU-b: its alias has two forms, or the wrong one");
+    node->gpu[1].alias = NULL;
     const struct allocation *second = node->allocation[1];
     node->allocation[1] = node->allocation[0];
     assert_corrupt(node, "node n1: pod default/a (a): it stands in the wrong place, or twice");
@@ -484,7 +487,7 @@ NODE_TEST(node_check__names_the_fault)
 static void assert_same_gpu(const struct gpu *a, const struct gpu *b)
 {
     assert_ptr_equal(a->id, b->id);
-    assert_ptr_equal(a->alias, b->alias);
+    assert_true(gpu_alias_same(a, b));
     assert_int_equal(a->milli, b->milli);
     assert_int_equal(a->used_milli, b->used_milli);
     assert_int_equal(a->reserved_milli, b->reserved_milli);
@@ -532,7 +535,7 @@ NODE_TEST(node_with__equals_a_node_built_anew)
     print_message("NODE_SEED=%llu\n", (unsigned long long)seed);
 
     scene_add_gpu(scene, "GPU-a", 0);
-    scene_add_gpu(scene, "GPU-b", 0)->alias = atom("n1/gpu-1");
+    scene_call(scene, scene_add_gpu(scene, "GPU-b", 0), "n1/gpu-1");
     scene_add_gpu(scene, "GPU-c", GPU_CORDONED);
     const struct node *node = node_new(&scene->build);
     uint32_t seen_over = 0;
@@ -595,12 +598,12 @@ TEST(node_from_inventory__has_gpus_and_no_pods)
     assert_string_equal(node->problem_text->text, "MIG is on");
     assert_int_equal(node->n_gpus, 3);
     assert_ptr_equal(node->gpu[0].id, atom("GPU-a"));
-    assert_ptr_equal(node->gpu[0].alias, atom("n1/gpu-0"));
+    assert_true(gpu_alias_is(&node->gpu[0], node->name, TEXT("n1/gpu-0")));
     assert_ptr_equal(node->gpu[0].model, atom("A100"));
     assert_int_equal(node->gpu[0].milli, 500);
     assert_int_equal(node->gpu[0].mib, 100);
     assert_int_equal(node->gpu[0].flags, 0);
-    assert_null(node->gpu[1].alias);
+    assert_false(gpu_has_alias(&node->gpu[1]));
     assert_int_equal(node->gpu[1].index, 1);
     assert_int_equal(node->gpu[1].numa, -1);
     assert_int_equal(node->gpu[1].flags, GPU_UNHEALTHY);

@@ -120,6 +120,27 @@ SHELF_TEST(load__returns_nvlink_peers)
     assert_sql(shelf, "SELECT sum(peers) FROM gpu", 0);
 }
 
+/* In memory it is a number, and it stays with the GPU when indexes move. */
+SHELF_TEST(alias__is_a_text_in_the_file)
+{
+    struct core_gpu swapped[] = {two_a100[1], two_a100[0]};
+    swapped[0].index = 0;
+    swapped[1].index = 1;
+
+    (void)core_node(core, "n1", two_counted, 2);
+    (void)core_reserve(core, "a", "n1", "300");
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM gpu WHERE alias IS NULL", 2);
+    (void)core_node(core, "n1", two_a100, 2);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM gpu WHERE alias = 'n1/gpu-' || idx", 2);
+    (void)core_node(core, "n1", swapped, 2);
+    shelf_save_and_turn(shelf);
+    assert_sql(shelf, "SELECT count(*) FROM gpu WHERE alias = 'n1/gpu-' || (1 - idx)", 2);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    shelf_sound(shelf);
+}
+
 SHELF_TEST(load__returns_requested_beside_granted_milli)
 {
     static const struct core_gpu gpu[] = {{.id = "GPU-a", .index = 0, .mib = 81920}};

@@ -303,6 +303,10 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
          "grants of 1001 milli"},
         {"UPDATE gpu SET alias = 'GPU-b' WHERE id = 'GPU-a'", "goes by a name of"},
         {"UPDATE gpu SET alias = 'x'", "goes by a name of"},
+        {"UPDATE gpu SET alias = 'n1/gpu-7'", "goes by a name of"},
+        {"INSERT INTO gpu SELECT node, alias, NULL, model, milli, mib, 2, numa, flags, peers"
+         " FROM gpu WHERE id = 'GPU-b'",
+         "GPU GPU-b of node n1 goes by a name of GPU n1/gpu-1"},
         {"UPDATE gpu SET alias = 'GPU-a' WHERE id = 'GPU-b'", "GPU GPU-b of node n1 goes by a"},
         {"INSERT INTO claim VALUES ('GPU-a', 'n1')", "claims GPU GPU-a, which node n1 has"},
         {"INSERT INTO node VALUES ('n2', '', 'none', 'none', '', 1, 0);"
