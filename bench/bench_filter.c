@@ -330,7 +330,7 @@ static void measure_policy(struct scene *scene, uint32_t policy, uint32_t scale)
 
     cluster_set_policy(scene->ledger, policy);
     batch_publish(&scene->fixture.app, scene->ledger);
-    for (int cold = 0; cold < (policy == POLICY_BINPACK ? 1 : 2); cold++) {
+    for (int cold = 0; cold < 2; cold++) {
         scene->cold = cold == 1;
         ask_for(scene, 500, WINDOWS * 2 * scale);
         (void)snprintf(what, sizeof what, "%s.fits_%s", name, cold ? "cold" : "warm");

@@ -39,7 +39,6 @@ struct cost {
 
 struct scene {
     struct unlike unlike;
-    bool cold; /* with a new score cache for each question */
     int rounds;
 };
 
@@ -63,7 +62,7 @@ static struct cost ask(const struct scene *scene, const struct request *request,
     arena_init(&arena);
     for (int i = 0; i < scene->rounds; i++) {
         const int64_t begun = cpu_ns();
-        question.cache = scene->cold ? score_cache_new() : NULL;
+        question.cache = score_cache_new(); /* each round is cold */
         filter_ask(&question, &arena, &answer);
         const int64_t took = cpu_ns() - begun;
         cost = (struct cost){took < cost.ns ? took : cost.ns, answer.work, answer.steps};
@@ -123,7 +122,6 @@ static void measure_policies(struct scene *scene, const char *fill, const struct
     for (uint32_t i = 0; i < policies_at(size->nodes); i++) {
         cluster_set_policy(scene->unlike.ledger, policies[i]);
         unlike_publish(&scene->unlike);
-        scene->cold = policy_context_needs_workload(scene->unlike.snapshot->context);
         (void)snprintf(prefix, sizeof prefix, "%s.%s", fill, cluster_policy_name(policies[i]));
         worst[i] = costlier(
             worst[i], measure(scene, prefix, size->nodes, quick ? size->drawn_quick : size->drawn));

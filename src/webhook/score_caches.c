@@ -67,17 +67,14 @@ static struct pooled_cache *take_pooled(struct score_caches *score_caches)
     return best;
 }
 
-/*
- * Moves out free score caches for the caller to free: all of them if the policy needs none, else
- * those not used for SCORE_CACHES_UNUSED calls.
- */
-static void drop_unused(struct score_caches *score_caches, bool needed,
+/* Moves out those not used for SCORE_CACHES_UNUSED calls, for the caller to free. */
+static void drop_unused(struct score_caches *score_caches,
                         struct score_cache *out[SCORE_CACHES_MAX]) REQUIRES(score_caches->lock)
 {
     for (uint32_t i = 0; i < score_caches->max; i++) {
         struct pooled_cache *place = &score_caches->pooled[i];
         must(place->turn <= score_caches->turn);
-        if (place->taken || (needed && score_caches->turn - place->turn <= SCORE_CACHES_UNUSED))
+        if (place->taken || score_caches->turn - place->turn <= SCORE_CACHES_UNUSED)
             continue;
         out[i] = place->cache;
         *place = (struct pooled_cache){0};
@@ -96,18 +93,16 @@ static struct score_cache *fill_pooled(struct score_caches *score_caches,
     return cache;
 }
 
-struct score_cache *score_caches_take(struct score_caches *score_caches,
-                                      const struct snapshot *snapshot)
+struct score_cache *score_caches_take(struct score_caches *score_caches)
 {
-    const bool needed = policy_context_needs_workload(snapshot->context);
     struct score_cache *unused[SCORE_CACHES_MAX] = {NULL};
     struct score_cache *cache = NULL;
 
     mutex_lock(&score_caches->lock);
-    struct pooled_cache *place = needed ? take_pooled(score_caches) : NULL;
+    struct pooled_cache *place = take_pooled(score_caches);
     if (place != NULL)
         cache = place->cache;
-    drop_unused(score_caches, needed, unused);
+    drop_unused(score_caches, unused);
     mutex_unlock(&score_caches->lock);
     for (uint32_t i = 0; i < SCORE_CACHES_MAX; i++)
         score_cache_free(unused[i]);

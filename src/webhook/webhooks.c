@@ -532,7 +532,7 @@ static void ask_with_cache(struct question *question, struct filter_question *as
                            struct filter_answer *out)
 {
     must(asked->cache == NULL);
-    asked->cache = score_caches_take(question->app->score_caches, asked->snapshot);
+    asked->cache = score_caches_take(question->app->score_caches);
     filter_ask(asked, &question->scratch->arena, out);
     score_caches_give(question->app->score_caches, STEAL(asked->cache));
 }
@@ -671,7 +671,7 @@ static void webhooks_prioritize(struct question *question)
         set_rules(question, snapshot);
         const struct filter_question asked = {
             .snapshot = snapshot,
-            .cache = score_caches_take(app->score_caches, snapshot),
+            .cache = score_caches_take(app->score_caches),
             .request = &question->request,
             .uid = uid,
             .n_names = question->args.n_names,

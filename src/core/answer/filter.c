@@ -368,7 +368,7 @@ static bool is_behind_list(const struct filter_call *asking, const struct filter
 
     must_debug(brief->known && brief->why == REASON_NONE);
     return worst != NULL &&
-           policy_is_behind(brief, &worst->head, &out->candidate[worst->at].rank) &&
+           policy_is_behind(brief, node, &worst->head, &out->candidate[worst->at].rank) &&
            !may_have_offers(asking, node);
 }
 

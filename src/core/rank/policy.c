@@ -76,36 +76,25 @@ static uint32_t pool_of(const struct rulebook *book, const struct rule *rule)
     return at + 1;
 }
 
-static void binpack_keys(struct rank *rank)
+static void set_keys(const struct policy *policy, struct rank *rank)
 {
     must(rank->key[0] == 0 && rank->key[1] == 0 && rank->key[2] == 0);
-    rank->key[0] = rank->charge_milli;
-    rank->key[1] = rank->left_milli;
-    rank->key[2] = rank->free_milli;
-    must(rank->key[0] >= 0);
+    must(rank->charge_milli > 0 || rank->left_milli == 0);
+    policy_keys(policy, rank->charge_milli, rank->left_milli, rank->free_milli, rank->key);
 }
 
 const struct policy policy_binpack = {
     .name = "binpack",
     .help = "tightest hole, fullest node",
     .choice = PLACE_TIGHTEST,
-    .keys = binpack_keys,
+    .fit = 1,
 };
-
-static void spread_keys(struct rank *rank)
-{
-    binpack_keys(rank);
-    must(rank->charge_milli > 0 || rank->left_milli == 0);
-    must(rank->key[2] >= 0);
-    rank->key[1] = -rank->key[1];
-    rank->key[2] = -rank->key[2];
-}
 
 const struct policy policy_spread = {
     .name = "spread",
     .help = "emptiest GPUs, emptiest node",
     .choice = PLACE_LOOSEST,
-    .keys = spread_keys,
+    .fit = -1,
 };
 
 const struct policy policy_firstfit = {
@@ -144,15 +133,14 @@ static bool browse(void *user, const struct placement *placement)
     must(browsing->seen < LAYOUTS_MAX);
     must(placement->n_parts > 0);
     browsing->work += layout_work(browsing->gpus, browsing->request, placement);
-    if (browsing->policy->keys != NULL)
-        browsing->policy->keys(&rank);
+    set_keys(browsing->policy, &rank);
     if (browsing->seen == 0 || order_cmp(&rank, &browsing->best) < 0) {
         browsing->best = rank;
         if (browsing->placement != NULL)
             *browsing->placement = *placement;
     }
     browsing->seen++;
-    return browsing->policy->keys != NULL && browsing->seen < LAYOUTS_MAX;
+    return browsing->policy->fit != 0 && browsing->seen < LAYOUTS_MAX;
 }
 
 /* If no placement is visited within the steps, *out keeps the result of the search. */
@@ -170,7 +158,7 @@ static void browse_all(const struct policy *policy, const struct node *node, str
     must(plan->request->n_wants > 1);
     const enum place_end end = place_each(plan, room, plan->steps, &browsing, browse);
     out->work = work_of(browsing.work + (uint64_t)STEP_WORK * plan->walked);
-    out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && policy->keys == NULL);
+    out->exact = end == PLACE_ALL || (end == PLACE_STOPPED && policy->fit == 0);
     if (browsing.seen > 0) {
         must(browsing.best.charge_milli > 0);
         out->charge_milli = browsing.best.charge_milli;
@@ -226,6 +214,24 @@ static void set_order(const struct policy_question *question, const struct polic
     must(!out->is_unscored || out->order == 0);
 }
 
+/* For what is cached: only those of one container have all that their rank has. */
+static void scores_of_rank(const struct policy *policy, enum reason why, const struct rank *rank,
+                           struct placement_scores *out)
+{
+    must(policy->waste == NULL);
+    *out = (struct placement_scores){
+        .policy = policy,
+        .why = why,
+        .exact = rank->exact,
+        .distance = rank->distance,
+        .price = rank->price,
+        .raised_milli = rank->raised_milli,
+        .left_milli = rank->left_milli,
+        .free_milli = rank->free_milli,
+    };
+    must(rank->judged == 0);
+}
+
 /* Judges by the numbers of a placement. The search is the same with and without out_placement. */
 static enum reason score_plainly(const struct policy *policy, const struct node *node,
                                  struct plan *plan, const struct room *room, struct rank *out,
@@ -240,13 +246,12 @@ static enum reason score_plainly(const struct policy *policy, const struct node 
         return why;
     if (policy->choice != PLACE_TIGHTEST && plan->request->n_wants > 1)
         browse_all(policy, node, plan, room, out, out_placement);
-    if (policy->keys != NULL)
-        policy->keys(out);
+    set_keys(policy, out);
     must(out_placement == NULL || out_placement->charge_milli == out->charge_milli);
     return REASON_NONE;
 }
 
-/* Judges by the policy under plan->rule. scores: set by fgd and rollout only. */
+/* Judges by the policy under plan->rule. */
 static enum reason score_anew(const struct policy_question *question, struct plan *plan,
                               const struct room *room, struct placement_scores *scores,
                               struct rank *out, struct placement *out_placement)
@@ -260,6 +265,8 @@ static enum reason score_anew(const struct policy_question *question, struct pla
         policy->waste != NULL
             ? score_room(question, plan, room, scores, out, out_placement)
             : score_plainly(policy, question->node, plan, room, out, out_placement);
+    if (policy->waste == NULL)
+        scores_of_rank(policy, why, out, scores);
     set_order(question, policy, plan->rule, out);
     return why;
 }
@@ -276,12 +283,15 @@ enum reason policy_score_room(const struct policy_question *question, struct pla
     return score_anew(question, plan, room, &scores, out, out_placement);
 }
 
-/* Not cached under a reserve: the number of idle hosts is no property of the node. */
+/*
+ * Not cached under a reserve: the number of idle hosts is no property of the node. Nor beyond the
+ * limit of work, where another policy judges.
+ */
 static bool is_remembered(const struct policy_question *question, const struct plan *plan,
                           const struct rule *rule)
 {
     must(plan->request != NULL);
-    return policy_asked(question, rule)->waste != NULL && !plan_reserve_matters(plan, rule);
+    return question->context != NULL && !question->is_unscored && !plan_reserve_matters(plan, rule);
 }
 
 /* Without the rule: a node is cached only under rules that let it be (is_remembered). */
@@ -305,17 +315,17 @@ void policy_recalled(struct score_cache *cache, uint32_t count)
         score_cache_count(cache, count);
 }
 
-/* Ranks of one pool come from one policy, and those with cached judgements have one key. */
-bool policy_is_behind(const struct policy_brief *brief, const struct order_head *worst_head,
-                      const struct rank *worst)
+bool policy_is_behind(const struct policy_brief *brief, const struct node *node,
+                      const struct order_head *worst_head, const struct rank *worst)
 {
     const int heads = order_head_cmp(&brief->head, worst_head);
 
     must(brief->known && brief->why == REASON_NONE);
     if (heads != 0)
         return heads > 0;
-    must(worst->key[1] == 0 && worst->key[2] == 0);
-    return brief->order > worst->order;
+    if (brief->order != worst->order)
+        return brief->order > worst->order;
+    return atom_cmp(node->name, worst->node) > 0; /* a name that comes twice is judged */
 }
 
 /* taken: NULL, or shares that the room lacks. */

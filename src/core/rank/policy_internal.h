@@ -91,19 +91,19 @@ static inline uint32_t host_less(uint32_t free, uint32_t amount)
 }
 
 /*
- * A policy as functions: it judges either the numbers of a placement (keys), or the remaining
- * capacity of the node (waste and score). The rules are in policy.h.
+ * A policy judges either the numbers of a placement (fit), or by functions the remaining capacity of
+ * the node (waste and score). The rules are in policy.h.
  */
 struct policy {
     const char *name;
     const char *help;
     bool shuffles;            /* rule 4: nodes in node order, not by name */
-    enum place_choice choice; /* policies with keys: preferred placement of a node */
-    /* Sets key[] of a rank without keys. NULL: the first placement is the best. */
-    void (*keys)(struct rank *rank);
+    enum place_choice choice; /* policies without waste: preferred placement of a node */
+    /* Rules 2 and 3: less comes first (1) or more (-1). 0: no rules 1 to 3, the first is the best. */
+    int8_t fit;
     /*
      * The wasted part of the remaining capacity. Adds the cost to *work, about in ns and
-     * deterministic. cache may be NULL. NULL: the policy uses keys.
+     * deterministic. cache may be NULL. NULL: the policy uses numbers.
      */
     uint64_t (*waste)(struct score_cache *cache, const struct workload *workload,
                       const struct remaining *remaining, uint64_t *work);
@@ -111,6 +111,17 @@ struct policy {
     int64_t (*score)(const struct workload *workload, int64_t by, const struct remaining *after);
     bool prices_places; /* a placement pays for the places of scarce classes that it uses up */
 };
+
+/* Sets the keys of rules 1 to 3, for a policy that judges by numbers. */
+static inline void policy_keys(const struct policy *policy, uint32_t charge_milli,
+                               uint32_t left_milli, uint32_t free_milli, int64_t key[3])
+{
+    must_debug(policy->waste == NULL);
+    must_debug(charge_milli > 0 || left_milli == 0);
+    key[0] = policy->fit != 0 ? charge_milli : 0;
+    key[1] = (int64_t)policy->fit * left_milli;
+    key[2] = (int64_t)policy->fit * free_milli;
+}
 
 #define X(code, word, served) extern const struct policy policy_##word;
 POLICY_TABLE(X)

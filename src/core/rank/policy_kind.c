@@ -55,7 +55,7 @@ bool policy_needs_workload(enum policy_kind kind)
     const struct policy *policy = policy_of(kind);
 
     must((policy->waste == NULL) == (policy->score == NULL));
-    must(policy->waste == NULL || policy->keys == NULL);
+    must(policy->waste == NULL || policy->fit == 0);
     return policy->waste != NULL;
 }
 

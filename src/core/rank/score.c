@@ -181,7 +181,8 @@ enum reason score_room(const struct policy_question *question, struct plan *plan
 
     must(question->context->workload != NULL);
     plan->choice = PLACE_TIGHTEST; /* the node before may have been under another policy */
-    *out = (struct placement_scores){.why = place_evaluate(plan, room, out_rank), .exact = true};
+    *out = (struct placement_scores){
+        .policy = scoring.policy, .why = place_evaluate(plan, room, out_rank), .exact = true};
     out->distance = out_rank->distance;
     if (out->why != REASON_NONE)
         return out->why;

@@ -1,11 +1,11 @@
 /*
- * Caches results of fgd and rollout between questions: the scores by request and node, with and
- * without what offers take, and the expected idle GPU by remaining capacity. Used by one caller at
- * a time. A hit never changes an answer: an entry holds for one immutable node object, which cannot
- * be freed while its slot refers to it, and prices are added when a rank is read. Tables are
- * cleared as a whole when full; of the requests the least recently used is evicted. The table of
- * idle GPUs begins small and grows with use, the others have a fixed size. Parts: the score cache,
- * nodes, requests, losses, ranks, idle GPU.
+ * Caches judgements between questions: by request and node, with and without what offers take, and
+ * for rollout the expected idle GPU by remaining capacity. Used by one caller at a time. A hit never
+ * changes an answer: an entry holds for one immutable node object, which cannot be freed while its
+ * slot refers to it, and under one policy, seed and set of rules; prices are added when a rank is
+ * read. Tables are cleared as a whole when full; of the requests the least recently used is evicted.
+ * The table of idle GPUs begins small and grows with use, the others have a fixed size. Parts: the
+ * score cache, nodes, requests, losses, ranks, idle GPU.
  */
 #include "score_cache.h"
 
@@ -32,14 +32,16 @@ struct cached_node {
 
 /* Values shared by all judged placements of a node; there are few distinct ones. */
 struct cached_level {
-    uint32_t price;         /* rule a */
-    uint32_t raised_milli;  /* as in a rank */
-    enum distance distance; /* rule b */
-    uint64_t head;          /* order_head.level of the above */
+    uint32_t price;              /* rule a */
+    uint32_t raised_milli;       /* as in a rank */
+    enum distance distance;      /* rule b */
+    const struct policy *policy; /* which judged the node */
+    uint64_t head;               /* order_head.level of the above */
 };
 
 /* The result for one node and one request. */
 struct score_cache_entry {
+    /* Merits without prices; LEFT and FREE of a policy that judges by numbers. */
     int32_t base[SCORES_MAX];
     uint16_t serial;
     uint16_t work;
@@ -48,6 +50,9 @@ struct score_cache_entry {
     uint8_t level;            /* index into cache.level */
     uint8_t loss[SCORES_MAX]; /* index into cache.loss; LOSSES_MAX: none */
 };
+enum { LEFT, FREE };
+static_assert((int)FREE < (int)SCORES_MAX && GPUS_PER_NODE_MAX * GPU_MILLI <= INT32_MAX,
+              "numbers fit");
 static_assert(LOSSES_MAX <= UINT8_MAX && LEVELS_MAX <= UINT8_MAX + 1, "indexes fit");
 static_assert(sizeof(struct score_cache_entry) == 20,
               "there are as many as nodes for each request");
@@ -98,9 +103,9 @@ struct score_cache {
     uint32_t n_losses;
     struct loss loss[LOSSES_MAX];
     int64_t loss_price[LOSSES_MAX];
-    uint32_t idle_entries; /* a power of two */
-    uint32_t idle_used;    /* at most half of them */
-    struct idle_entry *idle;
+    uint32_t idle_entries;   /* a power of two; 0 unless rollout judged */
+    uint32_t idle_used;      /* at most half of them */
+    struct idle_entry *idle; /* NULL if there are none */
     struct score_cache_counts counts;
 };
 
@@ -131,28 +136,40 @@ static void forget_nodes(struct score_cache *cache)
     cache->slots = 0;
 }
 
-static void start_idle(struct score_cache *cache)
+static void forget_idle(struct score_cache *cache)
 {
+    must((cache->idle == NULL) == (cache->idle_entries == 0));
     xfree(cache->idle);
-    cache->idle_entries = IDLE_ENTRIES_MIN;
+    cache->idle = NULL;
+    cache->idle_entries = 0;
     cache->idle_used = 0;
-    cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
+}
+
+/* The workload that judgements depend on; NULL: they depend on none. */
+static const struct workload *workload_of(const struct policy_context *context)
+{
+    must(context != NULL);
+    must(context->workload != NULL || !policy_context_needs_workload(context));
+    return policy_context_needs_workload(context) ? context->workload : NULL;
 }
 
 static void forget_kinds(struct score_cache *cache)
 {
-    must(cache->context != NULL);
-    must(cache->idle != NULL);
+    const struct workload *workload = workload_of(cache->context);
+
     kinds_done(&cache->kinds);
-    kinds_init(&cache->kinds, cache->context->workload);
-    start_idle(cache);
+    cache->kinds.workload = NULL;
+    if (workload != NULL)
+        kinds_init(&cache->kinds, workload);
+    forget_idle(cache);
+    must(cache->kinds.count == 0);
 }
 
 struct score_cache *score_cache_new(void)
 {
     struct score_cache *cache = xcalloc(1, sizeof *cache);
-    start_idle(cache);
     must(cache->context == NULL);
+    must(cache->idle == NULL);
     static_assert(sizeof *cache + IDLE_ENTRIES_MAX * sizeof *cache->idle +
                           sizeof(struct beside_entry) * SHAPES_MAX * BESIDE_ENTRIES <
                       SCORE_CACHE_BYTES_MAX - ENTRY_BYTES_MAX,
@@ -165,12 +182,11 @@ void score_cache_free(struct score_cache *cache)
     if (cache == NULL)
         return;
 
-    must(cache->idle != NULL);
     forget_requests(cache);
     forget_nodes(cache);
+    forget_idle(cache);
     kinds_done(&cache->kinds);
     policy_context_unref(cache->context);
-    xfree(cache->idle);
     xfree(cache);
 }
 
@@ -178,7 +194,7 @@ struct score_cache_counts score_cache_counts(const struct score_cache *cache)
 {
     struct score_cache_counts counts = cache->counts;
 
-    must(cache->idle != NULL);
+    must(cache->slots == 0 || cache->node != NULL);
     counts.bytes = sizeof *cache + cache->idle_entries * sizeof *cache->idle +
                    cache->slots * sizeof *cache->node;
     for (uint32_t i = 0; i < SHAPES_MAX; i++) {
@@ -193,7 +209,7 @@ struct score_cache_counts score_cache_counts(const struct score_cache *cache)
 
 struct kinds *score_cache_kinds(struct score_cache *cache)
 {
-    must(cache->context != NULL);
+    must(cache->context != NULL && cache->kinds.workload != NULL);
     if (cache->kinds.count + GPUS_PER_NODE_MAX > KINDS_MAX)
         forget_kinds(cache);
     must(cache->kinds.workload == cache->context->workload);
@@ -277,25 +293,29 @@ static void make_room_for(struct score_cache *cache, uint32_t slots)
     must(cache->requests_max > 0);
 }
 
-/* Recomputes the prices, which are part of a policy context. */
+/*
+ * Recomputes the prices, which are part of a policy context. All else that judgements depend on is
+ * compared by address or value: what another policy judged is forgotten.
+ */
 static void set_policy_context(struct score_cache *cache, const struct policy_context *context)
 {
     const struct policy_context *former = cache->context;
 
-    must(context->workload != NULL);
+    must(context != NULL);
     if (former == context)
         return;
     cache->context = policy_context_ref(context);
-    if (former == NULL || former->workload != context->workload || former->kind != context->kind ||
-        former->seed != context->seed || former->rulebook != context->rulebook ||
-        former->holding != context->holding) {
-        forget_nodes(cache); /* policy_begin() then clears the requests, too */
+    if (former == NULL || workload_of(former) != workload_of(context) ||
+        former->kind != context->kind || former->seed != context->seed ||
+        former->rulebook != context->rulebook || former->holding != context->holding) {
+        forget_requests(cache);
+        forget_nodes(cache);
         forget_kinds(cache);
     }
     policy_context_unref(former);
     for (uint32_t i = 0; i < cache->n_losses; i++)
         cache->loss_price[i] = loss_price(context, &cache->loss[i]);
-    must(cache->kinds.workload == context->workload);
+    must(cache->kinds.workload == workload_of(context));
 }
 
 void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
@@ -306,7 +326,7 @@ void policy_begin(struct score_cache *cache, const struct snapshot *snapshot,
 
     must(request->n_wants <= CONTAINERS_MAX);
     cache->now = NULL;
-    if (!policy_context_needs_workload(snapshot->context))
+    if (snapshot->context == NULL)
         return;
     set_policy_context(cache, snapshot->context);
     if (snapshot->slots > cache->slots)
@@ -358,9 +378,11 @@ static uint32_t index_level(struct score_cache *cache, const struct cached_level
     must(cache->n_levels <= LEVELS_MAX);
     must(level->price <= PRICE_MAX);
     must(level->raised_milli <= GPU_MILLI);
+    must(level->policy != NULL);
     while (at < cache->n_levels && (cache->level[at].price != level->price ||
                                     cache->level[at].distance != level->distance ||
-                                    cache->level[at].raised_milli != level->raised_milli))
+                                    cache->level[at].raised_milli != level->raised_milli ||
+                                    cache->level[at].policy != level->policy))
         at++;
     if (at == cache->n_levels && at < LEVELS_MAX) {
         const struct rank rank = {.price = level->price, .distance = level->distance};
@@ -434,6 +456,26 @@ static int64_t merit_of(const struct score_cache *cache, const struct score_cach
     return merit;
 }
 
+/* The keys and the order of an entry on which the request fits, under a policy of numbers. */
+static void keys_of(const struct score_cache *cache, const struct score_cache_entry *entry,
+                    int64_t key[3])
+{
+    const struct cached_level *level = &cache->level[entry->level];
+
+    must(entry->why == REASON_NONE && entry->loss[0] == LOSSES_MAX);
+    must(entry->level < cache->n_levels);
+    policy_keys(level->policy, charge_of(cache->now->request, level->raised_milli),
+                (uint32_t)entry->base[LEFT], (uint32_t)entry->base[FREE], key);
+}
+
+/* The node order of all policies that have one is the same. */
+static uint32_t order_of(const struct policy *policy, const struct cached_node *node)
+{
+    must(policy != NULL);
+    must(node->node != NULL);
+    return policy->shuffles ? node->order : 0;
+}
+
 /* Values that all nodes share stay in registers here: a question has thousands. */
 void score_cache_briefs(const struct score_cache *cache, uint32_t count,
                         const struct node *const *node, const uint32_t *slot,
@@ -456,9 +498,17 @@ void score_cache_briefs(const struct score_cache *cache, uint32_t count,
         out[i].why = (enum reason)entry->why;
         if (entry->why != REASON_NONE)
             continue;
+        const struct cached_level *level = &cache->level[entry->level];
+        int64_t key[3] = {0};
         out[i].order = seen->order;
+        if (entry->loss[0] < LOSSES_MAX) {
+            key[0] = -merit_of(cache, entry);
+        } else {
+            keys_of(cache, entry, key);
+            out[i].order = order_of(level->policy, seen);
+        }
         out[i].work = entry->work;
-        out[i].head = order_head_with(cache->level[entry->level].head, -merit_of(cache, entry));
+        out[i].head = order_head_with(level->head, key, out[i].order);
     }
 }
 
@@ -484,21 +534,27 @@ bool score_cache_find(const struct policy_question *question, const struct taken
     must(question->context == cache->context);
     must(cache->node[question->slot].serial > 0); /* an entry implies a node */
     score_cache_count(cache, 1);
+    must(entry->level < cache->n_levels);
+    const struct cached_level *level = &cache->level[entry->level];
     *out_why = (enum reason)entry->why;
     *out = (struct rank){.exact = (entry->judged & NOT_EXACT) == 0,
-                         .order = cache->node[question->slot].order,
+                         .order = order_of(level->policy, &cache->node[question->slot]),
                          .node = question->node->name};
     if (*out_why != REASON_NONE)
         return true;
-    must(entry->level < cache->n_levels);
-    const struct cached_level *level = &cache->level[entry->level];
     out->distance = level->distance;
     out->price = level->price;
     out->raised_milli = level->raised_milli;
     out->charge_milli = charge_of(cache->now->request, out->raised_milli);
     out->judged = entry->judged & ~(uint32_t)NOT_EXACT;
     out->work = entry->work;
-    out->key[0] = -merit_of(cache, entry);
+    if (entry->loss[0] < LOSSES_MAX) {
+        out->key[0] = -merit_of(cache, entry);
+        return true;
+    }
+    out->left_milli = (uint32_t)entry->base[LEFT];
+    out->free_milli = (uint32_t)entry->base[FREE];
+    keys_of(cache, entry, out->key);
     return true;
 }
 
@@ -531,7 +587,6 @@ static uint16_t see_node(struct score_cache *cache, uint32_t slot, const struct 
         if (seen->serial == UINT16_MAX)
             start_serials_again(cache, slot);
         seen->serial++;
-        /* The node order of fgd and rollout is the same. */
         seen->order = policy_node_order(cache->context, &policy_rollout, node->name);
     }
     must(seen->serial > 0);
@@ -551,8 +606,10 @@ void score_cache_keep(const struct policy_question *question, const struct taken
     if (entry == NULL || scores->more)
         return;
     must(scores->count <= SCORES_MAX);
-    const struct cached_level wanted = {
-        .price = scores->price, .raised_milli = scores->raised_milli, .distance = scores->distance};
+    const struct cached_level wanted = {.price = scores->price,
+                                        .raised_milli = scores->raised_milli,
+                                        .distance = scores->distance,
+                                        .policy = scores->policy};
     const uint32_t level = index_level(cache, &wanted);
     if (level == LEVELS_MAX)
         return;
@@ -564,6 +621,10 @@ void score_cache_keep(const struct policy_question *question, const struct taken
         .level = (uint8_t)level,
         .loss = {LOSSES_MAX, LOSSES_MAX},
     };
+    if (scores->policy->waste == NULL) {
+        kept.base[LEFT] = (int32_t)scores->left_milli;
+        kept.base[FREE] = (int32_t)scores->free_milli;
+    }
     static_assert(ARRAY_LEN(kept.loss) == 2, "all are named");
     for (uint32_t i = 0; i < scores->count; i++) {
         const uint32_t loss = index_loss(cache, &scores->best[i].loss);
@@ -617,13 +678,14 @@ static struct idle_entry *idle_place(const struct score_cache *cache, const stru
     return &cache->idle[at];
 }
 
+/* The first entries, or twice as many. */
 static void grow_idle(struct score_cache *cache)
 {
     struct idle_entry *former = cache->idle;
     const uint32_t entries = cache->idle_entries;
 
     must(entries < IDLE_ENTRIES_MAX);
-    cache->idle_entries = 2 * entries;
+    cache->idle_entries = entries > 0 ? 2 * entries : IDLE_ENTRIES_MIN;
     cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
     must(cache->idle_entries <= IDLE_ENTRIES_MAX);
     for (uint32_t i = 0; i < entries; i++)
@@ -636,10 +698,9 @@ static void keep_idle(struct score_cache *cache, const struct idle_entry *entry)
 {
     must(entry->idle > 0);
     if (cache->idle_used == cache->idle_entries / 2) {
-        if (cache->idle_entries < IDLE_ENTRIES_MAX)
-            grow_idle(cache);
-        else
-            start_idle(cache);
+        if (cache->idle_entries == IDLE_ENTRIES_MAX)
+            forget_idle(cache);
+        grow_idle(cache);
     }
     *idle_place(cache, &entry->key) = *entry;
     cache->idle_used++;
@@ -655,6 +716,8 @@ uint64_t score_cache_idle(struct score_cache *cache, const struct workload *work
     must(cache == NULL || cache->kinds.workload == workload);
     if (cache == NULL || !idle_key_of(remaining, &key))
         return rollout_idle(workload, remaining, work);
+    if (cache->idle == NULL)
+        grow_idle(cache);
     const struct idle_entry *entry = idle_place(cache, &key);
     if (entry->idle > 0) {
         cache->counts.idle_found++;

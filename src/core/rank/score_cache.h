@@ -1,5 +1,6 @@
 /*
- * score_cache - fgd and rollout: the placements of a node, scored one by one, and cached.
+ * score_cache - the placements of a node, scored one by one (fgd and rollout), and the judgements
+ * of all policies, cached.
  *
  *   room --> remaining --take a placement--> remaining --> fragment or idle GPU --> score --> merit
  *              \-----------------------------/  cached by remaining capacity (idle GPU)
@@ -8,7 +9,8 @@
  * score.c scores; score_cache.c caches. A merit consists of a part that depends on the node alone,
  * and of the prices of the places that the placement uses up, which change from time to time: so
  * both are cached separately. For each node the best of every distinct loss of places is kept.
- * Prices of GPU models (rank.price) are unrelated and do not change.
+ * Prices of GPU models (rank.price) are unrelated and do not change. Of the policies that judge by
+ * numbers, these numbers are kept.
  */
 #ifndef MILLIGPU_CORE_SCORE_CACHE_H
 #define MILLIGPU_CORE_SCORE_CACHE_H
@@ -34,10 +36,11 @@ struct placement_score {
     struct loss loss;
 };
 
-/* The scores of a node for one request, sufficient for any prices. */
+/* The judgement of a node for one request, sufficient for any prices. */
 enum { SCORES_MAX = 2 };
 struct placement_scores {
-    enum reason why; /* REASON_NONE: it fits */
+    const struct policy *policy; /* which judged the node */
+    enum reason why;             /* REASON_NONE: it fits */
     bool exact;
     enum distance distance; /* rule b */
     bool more;              /* more distinct losses than best[] holds: not to be cached */
@@ -46,8 +49,11 @@ struct placement_scores {
     uint32_t raised_milli;
     uint32_t judged; /* number of placements */
     uint64_t work;   /* about in ns; the same for cached results */
-    uint32_t count;
+    uint32_t count;  /* 0 unless fgd or rollout judged the node */
     struct placement_score best[SCORES_MAX];
+    /* The numbers by which other policies judged it. */
+    uint32_t left_milli;
+    uint32_t free_milli;
 };
 
 /* Converts ns to units of policy.h, at most NODE_WORK_MAX. */

@@ -1,4 +1,4 @@
-/* The score caches of filter and prioritize under a policy that scores whole nodes. */
+/* The score caches of filter and prioritize. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,9 +17,6 @@
 
 struct pool {
     struct score_caches *score_caches;
-    struct workload *workload;
-    struct policy_context *context; /* of the policy rollout */
-    struct snapshot snapshot;
 };
 
 static int pool_set_up(void **state)
@@ -27,9 +24,6 @@ static int pool_set_up(void **state)
     struct pool *pool = xcalloc(1, sizeof *pool);
 
     pool->score_caches = score_caches_new(SCORE_CACHES_MAX);
-    pool->workload = workload_new(NULL, 0);
-    pool->context = policy_context_new(POLICY_ROLLOUT, 0, pool->workload);
-    pool->snapshot.context = pool->context;
     *state = pool;
     return 0;
 }
@@ -39,8 +33,6 @@ static int pool_tear_down(void **state)
     struct pool *pool = *state;
 
     score_caches_free(pool->score_caches);
-    policy_context_unref(pool->context);
-    workload_unref(pool->workload);
     xfree(pool);
     return 0;
 }
@@ -49,20 +41,17 @@ static int pool_tear_down(void **state)
 
 static struct score_cache *take(struct pool *pool)
 {
-    return score_caches_take(pool->score_caches, &pool->snapshot);
+    return score_caches_take(pool->score_caches);
 }
 
-POOL_TEST(score_caches__are_not_made_for_policies_without_workload)
+POOL_TEST(score_caches__are_made_when_they_are_taken)
 {
-    struct policy_context *spread = policy_context_new(POLICY_SPREAD, 0, NULL);
-
-    pool->snapshot.context = NULL;
-    assert_null(take(pool));
-    pool->snapshot.context = spread;
-    assert_null(take(pool));
+    assert_int_equal(score_caches_bytes(pool->score_caches), 0);
     score_caches_give(pool->score_caches, NULL);
     assert_int_equal(score_caches_bytes(pool->score_caches), 0);
-    policy_context_unref(spread);
+    struct score_cache *cache = take(pool);
+    score_caches_give(pool->score_caches, cache);
+    assert_int_equal(score_caches_bytes(pool->score_caches), score_cache_counts(cache).bytes);
 }
 
 POOL_TEST(score_caches__lend_the_last_used_first)
@@ -94,22 +83,6 @@ POOL_TEST(score_caches__lend_none_beyond_the_limit)
     assert_ptr_equal(take(pool), cache[2]);
     for (int i = 0; i < SCORE_CACHES_MAX; i++)
         score_caches_give(pool->score_caches, cache[i]);
-}
-
-POOL_TEST(score_caches__are_freed_when_the_policy_needs_none)
-{
-    struct score_cache *open = take(pool);
-
-    score_caches_give(pool->score_caches, take(pool));
-    assert_int_equal(score_caches_bytes(pool->score_caches), score_cache_counts(open).bytes);
-    pool->snapshot.context = NULL;
-    assert_null(take(pool));
-    assert_int_equal(score_caches_bytes(pool->score_caches), 0);
-    score_caches_give(pool->score_caches,
-                      open); /* one that was lent lasts until the next question */
-    assert_true(score_caches_bytes(pool->score_caches) > 0);
-    assert_null(take(pool));
-    assert_int_equal(score_caches_bytes(pool->score_caches), 0);
 }
 
 POOL_TEST(score_caches__are_freed_after_long_disuse)
@@ -221,16 +194,26 @@ TEST(scores__are_shared_by_filter_prioritize_and_the_next_pod)
     fixture_free(fixture);
 }
 
-TEST(scores__are_not_cached_under_binpack)
+TEST(scores__are_cached_under_every_policy)
 {
-    struct app_fixture *fixture = daemon_of("binpack");
+    static const char *const policy[] = {"binpack", "spread", "rollout"};
 
-    fixture_show_pod(fixture, "a", "300");
-    (void)scored();
-    (void)fixture_filter(fixture, "a", names);
-    assert_int_equal(scored().made, 0);
-    assert_int_equal(score_caches_bytes(fixture->app.score_caches), 0);
-    fixture_free(fixture);
+    for (size_t i = 0; i < ARRAY_LEN(policy); i++) {
+        struct app_fixture *fixture = daemon_of(policy[i]);
+        fixture_pod(fixture, "a", "300");
+        fixture_show_pod(fixture, "b", "300");
+        (void)scored();
+        (void)fixture_filter(fixture, "a", names);
+        struct score_cache_counts counts = scored();
+        assert_int_equal(counts.made, NODES);
+        assert_int_equal(counts.found, 0);
+        (void)fixture_filter(fixture, "b", names);
+        counts = scored();
+        assert_int_equal(counts.made, 1); /* the node beside the offer to pod a */
+        assert_int_equal(counts.found, NODES);
+        assert_true(score_caches_bytes(fixture->app.score_caches) > 0);
+        fixture_free(fixture);
+    }
 }
 
 /* The name that comes first in filter's answer. */

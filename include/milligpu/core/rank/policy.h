@@ -54,7 +54,8 @@
  * of a cache.
  *
  * No floating point: the thresholds of the sigmoid are integers. A score cache belongs to its
- * caller and never changes an answer.
+ * caller and never changes an answer. Judgements of every policy are cached, except those without a
+ * policy context, of several containers, under a reserve, and beyond the limit of work.
  */
 #ifndef MILLIGPU_POLICY_H
 #define MILLIGPU_POLICY_H
@@ -113,7 +114,7 @@ struct score_cache_counts score_cache_counts(const struct score_cache *cache);
 
 /* One node of a question. */
 struct policy_question {
-    const struct policy_context *context; /* NULL: binpack */
+    const struct policy_context *context; /* NULL: binpack, without caching */
     struct score_cache *cache;            /* NULL: no caching */
     const struct node *node;
     /*
@@ -125,17 +126,30 @@ struct policy_question {
 };
 
 /*
- * The first rules of the order, up to the first key, as two numbers that are compared in turn:
- * smaller is better. If both are equal, order_cmp() decides.
+ * The first rules of the order as numbers that are compared in turn: smaller is better. If all are
+ * equal, order_cmp() decides.
  */
 struct order_head {
     uint64_t level; /* behind, unscored and rules a to c */
     uint64_t key;   /* rule 1 */
+    uint64_t rest;  /* rules 2 and 3, and most bits of rule 4 */
 };
 
-static inline struct order_head order_head_with(uint64_t level, int64_t key)
+enum { ORDER_KEY_MAX = GPUS_PER_NODE_MAX * GPU_MILLI, ORDER_KEY_BITS = 17 };
+static_assert(ORDER_KEY_MAX < 1 << (ORDER_KEY_BITS - 1), "keys of either sign fit");
+
+/* key: of rules 1 to 3; those of rules 2 and 3 are at most ORDER_KEY_MAX, or at least its negative. */
+static inline struct order_head order_head_with(uint64_t level, const int64_t key[3],
+                                                uint32_t order)
 {
-    return (struct order_head){level, (uint64_t)key ^ UINT64_C(1) << 63};
+    const int64_t zero = 1 << (ORDER_KEY_BITS - 1); /* so that negative keys come first */
+
+    must_debug(key[1] >= -ORDER_KEY_MAX && key[1] <= ORDER_KEY_MAX);
+    must_debug(key[2] >= -ORDER_KEY_MAX && key[2] <= ORDER_KEY_MAX);
+    const uint64_t keys = (uint64_t)(zero + key[1]) << ORDER_KEY_BITS | (uint64_t)(zero + key[2]);
+    return (struct order_head){level, (uint64_t)key[0] ^ UINT64_C(1) << 63,
+                               keys << (64 - 2 * ORDER_KEY_BITS) |
+                                   order >> (2 * ORDER_KEY_BITS - 32)};
 }
 
 static inline struct order_head order_head_of(const struct rank *rank)
@@ -144,14 +158,16 @@ static inline struct order_head order_head_of(const struct rank *rank)
     return order_head_with((uint64_t)rank->behind << 63 | (uint64_t)rank->is_unscored << 62 |
                                (uint64_t)rank->price << 30 | (uint64_t)rank->distance << 28 |
                                rank->pool,
-                           rank->key[0]);
+                           rank->key, rank->order);
 }
 
 static inline int order_head_cmp(const struct order_head *a, const struct order_head *b)
 {
     if (a->level != b->level)
         return a->level < b->level ? -1 : 1;
-    return a->key == b->key ? 0 : a->key < b->key ? -1 : 1;
+    if (a->key != b->key)
+        return a->key < b->key ? -1 : 1;
+    return a->rest == b->rest ? 0 : a->rest < b->rest ? -1 : 1;
 }
 
 /* Prepares the score cache for this request; call before the first node of a question. */
@@ -192,9 +208,9 @@ void policy_recall(const struct score_cache *cache, const struct plan *plan, uin
                    const struct node *const *node, const uint32_t *slot, struct policy_brief *out);
 /* Counts the cached judgements that replaced a call of policy_score(). */
 void policy_recalled(struct score_cache *cache, uint32_t count);
-/* Is a node behind a rank, whose head is given, too? False: it is not, or only names decide. */
-bool policy_is_behind(const struct policy_brief *brief, const struct order_head *worst_head,
-                      const struct rank *worst);
+/* Is this node behind a rank, whose head is given, too? */
+bool policy_is_behind(const struct policy_brief *brief, const struct node *node,
+                      const struct order_head *worst_head, const struct rank *worst);
 
 /*
  * policy_score() in another room than the node's own, without caching; with out_placement (may be

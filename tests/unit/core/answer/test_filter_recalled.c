@@ -255,8 +255,8 @@ static void set_rules(struct scene *scene, enum policy_kind kind)
 
 static void draw_policy(struct scene *scene)
 {
-    static const enum policy_kind kinds[] = {POLICY_ROLLOUT, POLICY_FGD, POLICY_ROLLOUT,
-                                             POLICY_BINPACK};
+    static const enum policy_kind kinds[] = {POLICY_ROLLOUT, POLICY_FGD,      POLICY_ROLLOUT,
+                                             POLICY_BINPACK, POLICY_FIRSTFIT, POLICY_SPREAD};
     const enum policy_kind kind = kinds[below(scene, ARRAY_LEN(kinds))];
 
     switch (below(scene, 3)) {

@@ -158,32 +158,81 @@ static void draw_rank(uint64_t *seed, const struct atom *const node[3], struct r
     out->order = draw_below(seed, 2);
 }
 
-/* By the first rules, then by rule 4; where only names decide, it is not said to be behind. */
+/* By the first rules, then by rule 4; the same node again is not said to be behind. */
 CORE_TEST(policy_is_behind__agrees_with_the_order)
 {
     static const struct {
-        int64_t key;
+        const char *name;
+        int64_t key[3];
         uint32_t price;
         uint32_t order;
         bool behind;
-    } node[] = {{-5, 7, 30, false}, {-5, 7, 29, false}, {-5, 7, 31, true}, {-6, 7, 31, false},
-                {-4, 7, 29, true},  {4, 7, 30, true},   {-6, 8, 29, true}, {-4, 6, 31, false}};
-    const struct node *any = NULL;
+    } row[] = {
+        {"n", {-5, 2, -9}, 7, 30, false},  {"n", {-5, 2, -9}, 7, 29, false},
+        {"n", {-5, 2, -9}, 7, 31, true},   {"n", {-6, 2, -9}, 7, 31, false},
+        {"n", {-4, 2, -9}, 7, 29, true},   {"n", {4, 2, -9}, 7, 30, true},
+        {"n", {-6, 2, -9}, 8, 29, true},   {"n", {-4, 2, -9}, 6, 31, false},
+        {"n", {-5, -2, 9}, 7, 31, false},  {"n", {-5, 3, -10}, 7, 29, true},
+        {"n", {-5, 2, -10}, 7, 31, false}, {"n", {-5, 2, 0}, 7, 29, true},
+        {"m", {-5, 2, -9}, 7, 30, false},  {"o", {-5, 2, -9}, 7, 30, true},
+        {"m", {-5, 2, -9}, 7, 31, true},   {"o", {-5, 2, -9}, 7, 29, false},
+    };
+    assert_int_equal(core_node(core, "m", NULL, 0), VERDICT_OK);
     assert_int_equal(core_node(core, "n", NULL, 0), VERDICT_OK);
-    any = ledger_node(core->ledger, TEXT("n"));
-    const struct rank worst = {.price = 7, .key = {-5}, .order = 30, .node = any->name};
+    assert_int_equal(core_node(core, "o", NULL, 0), VERDICT_OK);
+    const struct rank worst = {.price = 7,
+                               .key = {-5, 2, -9},
+                               .order = 30,
+                               .node = ledger_node(core->ledger, TEXT("n"))->name};
     const struct order_head head = order_head_of(&worst);
-    for (size_t i = 0; i < ARRAY_LEN(node); i++) {
-        const struct rank rank = {.price = node[i].price,
-                                  .key = {node[i].key},
-                                  .order = node[i].order,
-                                  .node = any->name,
+    for (size_t i = 0; i < ARRAY_LEN(row); i++) {
+        const struct node *node = ledger_node(core->ledger, text_of(row[i].name));
+        const struct rank rank = {.price = row[i].price,
+                                  .key = {row[i].key[0], row[i].key[1], row[i].key[2]},
+                                  .order = row[i].order,
+                                  .node = node->name,
                                   .turn = 1};
         const struct policy_brief brief = {
             .known = true, .order = rank.order, .head = order_head_of(&rank)};
-        assert_int_equal(policy_is_behind(&brief, &head, &worst), node[i].behind);
-        assert_true(i == 0 || (order_cmp(&rank, &worst) > 0) == node[i].behind);
+        assert_int_equal(policy_is_behind(&brief, node, &head, &worst), row[i].behind);
+        assert_true(i == 0 || (order_cmp(&rank, &worst) > 0) == row[i].behind);
     }
+}
+
+/* What the heads decide, the order decides alike; each key counts to its ends. */
+CORE_TEST(order_head__agrees_with_the_order)
+{
+    static const int64_t amount[] = {-ORDER_KEY_MAX, -1, 0, 1, ORDER_KEY_MAX};
+    static const uint32_t order[] = {0, 3, 4, UINT32_MAX - 4, UINT32_MAX};
+    struct names *names = ledger_names(core->ledger);
+    const struct atom *node[] = {names_intern(names, TEXT("a")), names_intern(names, TEXT("b")),
+                                 names_intern(names, TEXT("c"))};
+    uint64_t seed = 7;
+    uint32_t equal = 0;
+    for (int i = 0; i < walk_steps(50000, 5000); i++) {
+        struct rank rank[2];
+        struct order_head head[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            draw_rank(&seed, node, &rank[k]);
+            rank[k].behind = rank[k].is_unscored = false;
+            rank[k].price = rank[k].pool = 0;
+            rank[k].distance = DISTANCE_LINKED;
+            rank[k].turn = k;
+            rank[k].key[0] = draw_below(&seed, 2) == 0 ? rank[k].key[0] << 40 : 0;
+            for (size_t at = 1; at < ARRAY_LEN(rank[k].key); at++)
+                rank[k].key[at] = amount[draw_below(&seed, ARRAY_LEN(amount))];
+            rank[k].order = order[draw_below(&seed, ARRAY_LEN(order))];
+            head[k] = order_head_of(&rank[k]);
+        }
+        const int heads = order_head_cmp(&head[0], &head[1]);
+        const bool same = memcmp(rank[0].key, rank[1].key, sizeof rank[0].key) == 0 &&
+                          rank[0].order / 4 == rank[1].order / 4;
+        assert_int_equal(heads == 0, same);
+        assert_int_equal(order_head_cmp(&head[1], &head[0]), -heads);
+        assert_true(heads == 0 || (heads > 0) == (order_cmp(&rank[0], &rank[1]) > 0));
+        equal += heads == 0;
+    }
+    assert_true(equal > 20);
 }
 
 CORE_TEST(order__is_total)

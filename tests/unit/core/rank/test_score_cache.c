@@ -128,7 +128,10 @@ CACHE_TEST(score_cache__separates_policies_and_seeds)
     static const struct {
         enum policy_kind kind;
         uint32_t seed;
-    } order[] = {{POLICY_FGD, 0}, {POLICY_FGD, 1}, {POLICY_ROLLOUT, 1}, {POLICY_FGD, 1}};
+    } order[] = {{POLICY_FGD, 0},      {POLICY_FGD, 1},      {POLICY_ROLLOUT, 1},
+                 {POLICY_FGD, 1},      {POLICY_BINPACK, 1},  {POLICY_SPREAD, 1},
+                 {POLICY_FIRSTFIT, 1}, {POLICY_FIRSTFIT, 2}, {POLICY_ROLLOUT, 2},
+                 {POLICY_BINPACK, 2},  {POLICY_ROLLOUT, 2}};
     for (uint32_t i = 0; i < ARRAY_LEN(order); i++) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             struct policy_context *context =
@@ -139,25 +142,77 @@ CACHE_TEST(score_cache__separates_policies_and_seeds)
             assert_right(core, cluster_shape(core, 3));
         }
     }
-    assert_int_equal(score_cache_counts(cache).found, 4 * NODES);
+    assert_int_equal(score_cache_counts(cache).found, ARRAY_LEN(order) * NODES);
     workload_unref(workload);
 }
 
-CACHE_TEST(score_cache__is_unused_by_policies_without_scores)
+CACHE_TEST(score_cache__is_unused_without_a_policy_context)
 {
     cluster_set_policy(core, POLICY_FGD, SHAPES);
     assert_int_equal(ask_once(core, cluster_shape(core, 0)), 0); /* before there is any node */
     cluster_show(core, false);
-    cluster_set_policy(core, POLICY_SPREAD, SHAPES);
-    assert_int_equal(ask_once(core, cluster_shape(core, 0)), NODES);
     ledger_set_policy_context(core->ledger, NULL);
-    assert_int_equal(ask_once(core, cluster_shape(core, 0)), NODES);
+    for (uint32_t turn = 0; turn < 2; turn++)
+        assert_int_equal(ask_once(core, cluster_shape(core, 0)), NODES);
     assert_int_equal(score_cache_counts(cache).made, 0);
-    cluster_set_policy(core, POLICY_FGD, SHAPES);
-    for (uint32_t turn = 0; turn < 2; turn++) /* several containers are scored, not remembered */
-        (void)ask_once(core, cluster_shape(core, 8));
-    assert_int_equal(score_cache_counts(cache).made, 2 * NODES);
     assert_int_equal(score_cache_counts(cache).found, 0);
+}
+
+/* Their charge differs between places. */
+CACHE_TEST(score_cache__remembers_nothing_of_several_containers)
+{
+    cluster_show(core, false);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        cluster_set_policy(core, kind, SHAPES);
+        for (uint32_t turn = 0; turn < 2; turn++)
+            (void)ask_once(core, cluster_shape(core, 8));
+        assert_int_equal(score_cache_counts(cache).made, 2 * NODES * (kind + 1));
+    }
+    assert_int_equal(score_cache_counts(cache).found, 0);
+}
+
+/* Also the numbers of a request for no GPU, of one on whole GPUs, and of refusals. */
+CACHE_TEST(score_cache__remembers_under_every_policy)
+{
+    static const uint32_t shape[] = {0, 5, 6};
+    cluster_show(core, true);
+    assert_int_equal(core_reserve(core, "p", cluster_node(core, 3), "600"), VERDICT_OK);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++) {
+        cluster_set_levels(core, kind, SHAPES);
+        const struct score_cache_counts before = score_cache_counts(cache);
+        for (uint32_t i = 0; i < 2 * ARRAY_LEN(shape); i++)
+            assert_right(core, cluster_shape(core, shape[i % ARRAY_LEN(shape)]));
+        struct request *none = core_request(core, "100");
+        none->n_wants = 0;
+        for (uint32_t i = 0; i < 2; i++)
+            assert_right(core, none);
+        const struct score_cache_counts after = score_cache_counts(cache);
+        assert_int_equal(after.made - before.made, (ARRAY_LEN(shape) + 1) * NODES);
+        assert_int_equal(after.found - before.found, (ARRAY_LEN(shape) + 1) * NODES);
+    }
+}
+
+/* Such judgements depend on no workload, and need no memory for what others expect of a node. */
+CACHE_TEST(score_cache__of_numbers_knows_no_workload)
+{
+    const size_t empty = score_cache_counts(cache).bytes;
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_BINPACK, SHAPES);
+    assert_right(core, cluster_shape(core, 0));
+    const size_t once = score_cache_counts(cache).bytes - empty;
+    cluster_set_policy(core, POLICY_BINPACK, 3);
+    assert_right(core, cluster_shape(core, 0));
+    assert_int_equal(score_cache_counts(cache).made, NODES);
+    assert_int_equal(score_cache_counts(cache).found, NODES);
+    assert_int_equal(score_cache_counts(cache).bytes, empty + once);
+    assert_true(once < (size_t)64 * BOOK_NODES && empty < 64 * 1024);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    assert_right(core, cluster_shape(core, 0));
+    assert_true(score_cache_counts(cache).bytes > empty + once);
+    cluster_set_policy(core, POLICY_BINPACK, SHAPES);
+    assert_right(core, cluster_shape(core, 0));
+    assert_int_equal(score_cache_counts(cache).bytes, empty + once);
+    assert_int_equal(score_cache_counts(cache).made, 3 * NODES);
 }
 
 /* A Node object that the ledger does not know, in the question itself. */
@@ -232,7 +287,7 @@ CACHE_TEST(score_cache__keeps_nothing_of_an_unknown_node)
 }
 
 /* Recalled for many nodes at once, judgements are as in the ranks, or not known. */
-CACHE_TEST(policy_recall__agrees_with_the_ranks)
+static void recall_under(struct core_fixture *core, enum policy_kind kind)
 {
     const struct node *node[NODES + 3] = {NULL};
     uint32_t slot[NODES + 3];
@@ -241,8 +296,7 @@ CACHE_TEST(policy_recall__agrees_with_the_ranks)
     struct asked asked;
     struct plan plan;
     uint32_t refused = 0;
-    cluster_show(core, true);
-    cluster_set_levels(core, POLICY_ROLLOUT, SHAPES);
+    cluster_set_levels(core, kind, SHAPES);
     const struct request *request = cluster_shape(core, 4);
     cluster_ask(&asked, core, request, cache);
     const uint64_t found = score_cache_counts(cache).found;
@@ -270,6 +324,7 @@ CACHE_TEST(policy_recall__agrees_with_the_ranks)
         assert_int_equal(of->work, rank->work);
         assert_int_equal(of->head.level, head.level);
         assert_int_equal(of->head.key, head.key);
+        assert_int_equal(of->head.rest, head.rest);
     }
     assert_true(refused > 0 && refused < NODES);
     for (uint32_t i = NODES; i < NODES + 3; i++)
@@ -282,6 +337,14 @@ CACHE_TEST(policy_recall__agrees_with_the_ranks)
     policy_recalled(NULL, 0);
     assert_int_equal(score_cache_counts(cache).found, found + 8);
     cluster_ask_done(&asked);
+}
+
+CACHE_TEST(policy_recall__agrees_with_the_ranks)
+{
+    cluster_show(core, true);
+    assert_int_equal(core_reserve(core, "p", cluster_node(core, 5), "300"), VERDICT_OK);
+    for (enum policy_kind kind = 0; kind < POLICIES; kind++)
+        recall_under(core, kind);
 }
 
 /* filter asks no more about such a node, but policy_score() says the same of it. */
