@@ -799,6 +799,67 @@ static bool visit_placement(struct walk *walk)
     return each->visit(each->user, &each->placement);
 }
 
+/* Visits the placement of the only part on this slot, as visit_placement() does. */
+static bool visit_part(struct each *each, const struct shape *shape, uint32_t slot)
+{
+    const struct plan *plan = each->plan;
+    const uint32_t milli = plan->rows.row[0].milli;
+    const struct rank rank = {
+        .distance = each->distance,
+        .price = plan->price,
+        .raised_milli = plan->raised_milli,
+        .charge_milli = milli,
+        .left_milli = shape->slot[slot].free_milli - milli,
+        .free_milli = each->room->free_milli,
+    };
+
+    must(milli <= shape->slot[slot].free_milli);
+    if (weigh_whole(each->room, plan->request, plan->request->whole > 0) != REASON_NONE)
+        return true;
+    start_placement(&each->placement, &rank);
+    each->placement.part[each->placement.n_parts++] = (struct part){.gpu = shape->gpu[slot]};
+    return each->visit(each->user, &each->placement);
+}
+
+/*
+ * Most requests are one part: the walk then goes along the slots, from each distinct one that takes
+ * the part to the end and back. False: other requests, or the steps might run out.
+ */
+static bool is_one_part(const struct plan *plan, const struct shape *shape, uint32_t steps)
+{
+    const struct plan_row *row = &plan->rows.row[0];
+
+    must(shape->n_slots <= GPUS_PER_NODE_MAX);
+    return plan->rows.count == 1 && row->wants == 1 && row->parts == 1 &&
+           shape->n_slots * (shape->n_slots + 4) <= steps;
+}
+
+/* What walk_all() visits for one part, for the same number of steps. */
+static enum place_end visit_parts(struct each *each, const struct shape *shape, uint32_t *out_steps)
+{
+    const struct plan_row *row = &each->plan->rows.row[0];
+    const struct load none = {0};
+    const uint32_t slots = shape->n_slots;
+    uint32_t last = slots - 1;
+    uint32_t steps = slots; /* to open the row */
+
+    for (; load_takes(&none, &shape->slot[last], row) == 0; last--)
+        must(last > 0);
+    for (uint32_t i = 0; i <= last; i++) {
+        if (shape->equal_slot[i] == 0 && load_takes(&none, &shape->slot[i], row) > 0) {
+            steps += slots - i; /* laid here, and nothing on the slots behind */
+            *out_steps = steps;
+            if (!visit_part(each, shape, i))
+                return PLACE_STOPPED;
+            steps += slots - i - 1; /* back */
+        }
+        steps += i < last; /* nothing here */
+    }
+    *out_steps = steps + last + 1; /* back to the first slot, and from there */
+    must(*out_steps < slots * (slots + 4));
+    return PLACE_ALL;
+}
+
 enum place_end place_each(struct plan *plan, const struct room *room, uint32_t steps, void *user,
                           place_visit *visit)
 {
@@ -821,16 +882,20 @@ enum place_end place_each(struct plan *plan, const struct room *room, uint32_t s
             return why == REASON_UNSEARCHED ? PLACE_OUT_OF_STEPS : PLACE_ALL;
     }
     const struct gpu_links *links = pair_at(plan, room, nearest.distance, &shape, &own);
-    rows_separate(plan, &rows);
-    if (links == NULL)
-        rows = plan->rows;
-    if (rows.count * shape.n_slots > CELLS_MAX)
-        return PLACE_OUT_OF_STEPS;
     each.plan = plan;
     each.room = room;
     each.user = user;
     each.visit = visit;
     each.distance = nearest.distance;
+    if (is_one_part(plan, &shape, steps)) {
+        must(links == NULL);
+        return visit_parts(&each, &shape, &plan->walked);
+    }
+    rows_separate(plan, &rows);
+    if (links == NULL)
+        rows = plan->rows;
+    if (rows.count * shape.n_slots > CELLS_MAX)
+        return PLACE_OUT_OF_STEPS;
     walk.rows = &rows;
     walk.shape = &shape;
     walk.links = links;

@@ -755,6 +755,77 @@ TEST(place_each__stops_at_the_step_limit_or_by_its_callback)
                      PLACE_STOPPED);
 }
 
+/* The placements that place_each() visits, up to the one at which it is told to stop. */
+struct visits {
+    uint32_t count;
+    uint32_t most;
+    struct placement at[16];
+};
+
+static bool keep_visit(void *user, const struct placement *placement)
+{
+    struct visits *visits = user;
+    assert_true(visits->count < ARRAY_LEN(visits->at));
+    visits->at[visits->count++] = *placement;
+    return visits->count < visits->most;
+}
+
+static enum place_end each_within(const struct setting *setting, uint32_t steps, uint32_t most,
+                                  struct visits *out, uint32_t *out_walked)
+{
+    struct plan plan;
+    plan_init(&plan, &setting->request, NULL);
+    out->count = 0;
+    out->most = most;
+    const enum place_end end = place_each(&plan, &setting->room, steps, out, keep_visit);
+    *out_walked = plan.walked;
+    return end;
+}
+
+/* With more steps than it needs the walk for one part is not made, with exactly these it is. */
+TEST(place_each__of_one_part_is_the_walk_without_the_walk)
+{
+    struct setting setting;
+    struct visits quick;
+    struct visits slow;
+    uint32_t met[3] = {0};
+    uint64_t seed = 11;
+    for (int i = 0; i < walk_steps(20000, 2000); i++) {
+        uint32_t walked[2];
+        draw_setting(&seed, ARRAY_LEN(quick.at) - 1, 1, &setting);
+        setting.want[0].parts = 1;
+        const uint32_t most = draw_below(&seed, 2) == 0 ? 1 + draw_below(&seed, 3) : 100;
+        const enum place_end end = each_within(&setting, ALL_STEPS, most, &quick, &walked[0]);
+        met[end]++;
+        if (walked[0] == 0)
+            continue;
+        assert_int_equal(each_within(&setting, walked[0], most, &slow, &walked[1]), end);
+        assert_int_equal(walked[1], walked[0]);
+        assert_int_equal(slow.count, quick.count);
+        for (uint32_t k = 0; k < quick.count; k++)
+            assert_same_placement(&slow.at[k], &quick.at[k]);
+        assert_int_equal(each_within(&setting, walked[0] - 1, most, &slow, &walked[1]),
+                         PLACE_OUT_OF_STEPS);
+        assert_int_equal(walked[1], walked[0] - 1);
+    }
+    assert_true(met[PLACE_ALL] > 500 && met[PLACE_STOPPED] > 500);
+    assert_int_equal(met[PLACE_OUT_OF_STEPS], 0);
+}
+
+/* As long as the steps suffice for any slots, as many as these are not even counted. */
+TEST(place_each__of_one_part_goes_to_the_limit_of_steps)
+{
+    struct setting setting;
+    struct visits visits;
+    uint32_t walked;
+    start(&setting, 15, 1, 1, 100, 1);
+    for (uint32_t steps = 15 * 19 - 2; steps < 15 * 19 + 2; steps++) {
+        assert_int_equal(each_within(&setting, steps, 100, &visits, &walked), PLACE_ALL);
+        assert_int_equal(visits.count, 1); /* all are equal */
+        assert_int_equal(walked, 15 + 15 + 14 + 14 + 15);
+    }
+}
+
 /* 120 different containers: the cheapest layout is found at once, the first of its cost is not. */
 TEST(place_any__is_exact_where_place_find_is_not)
 {
