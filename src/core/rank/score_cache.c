@@ -694,15 +694,19 @@ static void grow_idle(struct score_cache *cache)
     xfree(former);
 }
 
-static void keep_idle(struct score_cache *cache, const struct idle_entry *entry)
+/* place: the free one for this key. */
+static void keep_idle(struct score_cache *cache, struct idle_entry *place,
+                      const struct idle_entry *entry)
 {
     must(entry->idle > 0);
+    must(place->idle == 0);
     if (cache->idle_used == cache->idle_entries / 2) {
         if (cache->idle_entries == IDLE_ENTRIES_MAX)
             forget_idle(cache);
         grow_idle(cache);
+        place = idle_place(cache, &entry->key);
     }
-    *idle_place(cache, &entry->key) = *entry;
+    *place = *entry;
     cache->idle_used++;
     must(cache->idle_used <= cache->idle_entries / 2);
 }
@@ -718,7 +722,7 @@ uint64_t score_cache_idle(struct score_cache *cache, const struct workload *work
         return rollout_idle(workload, remaining, work);
     if (cache->idle == NULL)
         grow_idle(cache);
-    const struct idle_entry *entry = idle_place(cache, &key);
+    struct idle_entry *entry = idle_place(cache, &key);
     if (entry->idle > 0) {
         cache->counts.idle_found++;
         *work += entry->work;
@@ -727,7 +731,7 @@ uint64_t score_cache_idle(struct score_cache *cache, const struct workload *work
     const uint64_t idle = rollout_idle(workload, remaining, &its_work);
     must(idle <= (uint64_t)WORKLOAD_SEQUENCES * IDLE_GPUS_MAX * GPU_MILLI);
     must(its_work <= UINT32_MAX);
-    keep_idle(cache, &(struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work});
+    keep_idle(cache, entry, &(struct idle_entry){key, (uint32_t)idle + 1, (uint32_t)its_work});
     *work += its_work;
     cache->counts.idle_made++;
     return idle;
