@@ -48,6 +48,7 @@ struct question {
     struct http_call *call;
     struct scratch *scratch;
     struct extender_args args;
+    const struct snapshot *listed; /* in which args.known[] is; NULL: in none */
     enum request_verdict verdict;
     struct request request;
     struct refusal refusal;
@@ -554,6 +555,7 @@ static enum ending webhooks_evaluate(struct question *question, const struct sna
         .name = question->args.name,
         .hash = question->args.hash,
         .known = question->args.known,
+        .known_in = question->listed,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = shortlist_of(question),
         .n_offers = waiting_pods_offers(app->waiting_pods, uid, now, question->scratch->offer),
@@ -776,6 +778,7 @@ static void open_args(struct webhooks *webhooks, struct http_call *call, bool sc
     CLEANUP(snapshot_unrefp)
     const struct snapshot *listed = scoring ? NULL : view_take(webhooks->app->view);
     must(scoring || listed != NULL); /* milligpud is ready */
+    question.listed = listed;
     question.scratch = take_scratch(webhooks);
     if (extender_args_decode(http_body(call), &webhooks->app->rules.wire_rules,
                              order_for(&question, listed), &question.scratch->arena, &question.args,

@@ -322,9 +322,11 @@ static uint32_t find_known(const struct filter_question *question, uint32_t firs
     must(count <= AT_ONCE);
     if (question->known == NULL)
         return 0;
+    must(question->known_in != NULL);
+    const bool same = question->known_in == question->snapshot;
     for (; found < count; found++) {
         const struct known_node *known = &question->known[first + found];
-        node[found] = snapshot_node_again(question->snapshot, known);
+        node[found] = same ? known->node : snapshot_node_again(question->snapshot, known);
         if (node[found] == NULL)
             break;
         slot[found] = known->slot;

@@ -229,7 +229,9 @@ static void assert_alike(const struct filter_answer *a, const struct filter_answ
                          b->candidate[0].placement->charge_milli);
 }
 
-static void ask_both_ways(struct scene *scene, const struct snapshot *snapshot, struct arena *arena,
+/* listed: the snapshot in which the names were recognised */
+static void ask_both_ways(struct scene *scene, const struct snapshot *listed,
+                          const struct snapshot *snapshot, struct arena *arena,
                           const struct extender_args *args)
 {
     static const uint32_t shortlist[] = {0, 1, 3, 16};
@@ -249,6 +251,7 @@ static void ask_both_ways(struct scene *scene, const struct snapshot *snapshot, 
 
     filter_ask(&question, arena, &plain_answer);
     question.known = args->known;
+    question.known_in = listed;
     question.hash = args->hash;
     question.cache = scene->cache;
     const uint64_t found = score_cache_counts(scene->cache).found;
@@ -283,7 +286,7 @@ static void one_case(struct scene *scene)
         happen(scene);
     const struct snapshot *after = publish(scene);
     if (decoded) {
-        ask_both_ways(scene, after, &arena, &args);
+        ask_both_ways(scene, before, below(scene, 2) == 0 ? before : after, &arena, &args);
         for (uint32_t i = 0; i < args.n_names; i++)
             scene->moved += args.known[i].node != NULL &&
                             args.known[i].node != snapshot_node(after, args.name[i]);

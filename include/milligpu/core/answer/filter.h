@@ -35,8 +35,9 @@ struct filter_question {
     uint32_t n_names;
     const struct text *name;
     const uint32_t *hash; /* text_hash() of each name; NULL: unknown */
-    /* For each name, its node in another snapshot, which the caller holds; NULL: unknown. */
+    /* For each name, its node in known_in, a snapshot that the caller holds; NULL: unknown. */
     const struct known_node *known;
+    const struct snapshot *known_in;
     /* For each name unknown to the ledger, a node built from its Node object; or NULL. */
     const struct node *const *node;
     uint32_t shortlist;        /* maximum length of the list; 0: no limit */

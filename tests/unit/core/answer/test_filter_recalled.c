@@ -352,6 +352,7 @@ static void one_question(struct scene *scene)
     const uint64_t found = score_cache_counts(scene->cache).found;
     const uint64_t made = score_cache_counts(scene->cache).made;
     scene->question.known = scene->known;
+    scene->question.known_in = scene->before;
     scene->question.hash = below(scene, 2) == 0 ? scene->hash : NULL;
     ask_as_plainly(scene);
     if (scene->question.request->n_wants <= 1 && score_cache_counts(scene->cache).made == made) {
@@ -359,6 +360,11 @@ static void one_question(struct scene *scene)
         scene->dismissed += scene->question.shortlist == 1 && used > 3;
         scene->refused += used > scene->plainly.fitting;
     }
+    for (uint32_t i = 0; i < scene->question.n_names; i++)
+        snapshot_nodes(scene->now, 1, &scene->name[i], &scene->hash[i], &scene->known[i].node,
+                       &scene->known[i].slot);
+    scene->question.known_in = scene->now;
+    ask_as_plainly(scene);
     snapshot_unref(scene->before);
     snapshot_unref(scene->now);
     arena_done(&scene->arena);
