@@ -151,7 +151,7 @@ bool json_read_string_element(struct json_reader *in, struct text *out);
 
 /*
  * json_read_string_element() for a string that is expected: false, with nothing read, unless it
- * follows as ,"expected" and is plain: not empty, ASCII and without escapes.
+ * follows as ,"expected" and is plain: not empty, ASCII, without escapes, blanks and '!'.
  */
 bool json_read_expected_element(struct json_reader *in, struct text expected);
 

@@ -88,6 +88,17 @@ TEST(work__of_spread_counts_compared_placements)
     tear_down(&setting);
 }
 
+TEST(work__of_firstfit_counts_the_first_placement)
+{
+    struct setting setting;
+    set_up(&setting, POLICY_FIRSTFIT, 8, 2);
+    check(&setting);
+    assert_true(setting.rank.exact);
+    assert_int_equal(setting.rank.work, units(walk_work(&setting, 1, 0)));
+    assert_true(setting.rank.work < units(walk_work(&setting, LAYOUTS_MAX, 0)));
+    tear_down(&setting);
+}
+
 /* The node as it is, each of 8 placements, 2 shapes on 8 GPUs; one of the shapes is scarce. */
 TEST(work__of_fgd_counts_shapes_on_gpus)
 {

@@ -213,6 +213,14 @@ CACHE_TEST(score_cache__of_numbers_knows_no_workload)
     assert_right(core, cluster_shape(core, 0));
     assert_int_equal(score_cache_counts(cache).bytes, empty + once);
     assert_int_equal(score_cache_counts(cache).made, 3 * NODES);
+    /* After one that knows the losses of a workload, a context that has none at all. */
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    assert_right(core, cluster_shape(core, 0));
+    struct policy_context *context = policy_context_new(POLICY_BINPACK, SEED, NULL);
+    ledger_set_policy_context(core->ledger, context);
+    policy_context_unref(context);
+    assert_right(core, cluster_shape(core, 0));
+    assert_int_equal(score_cache_counts(cache).made, 5 * NODES);
 }
 
 /* A Node object that the ledger does not know, in the question itself. */
