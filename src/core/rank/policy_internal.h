@@ -91,15 +91,15 @@ static inline uint32_t host_less(uint32_t free, uint32_t amount)
 }
 
 /*
- * A policy judges either the numbers of a placement (fit), or by functions the remaining capacity of
- * the node (waste and score). The rules are in policy.h.
+ * A policy judges either the numbers of a placement (fit), or by functions the remaining capacity
+ * of the node (waste and score). The rules are in policy.h.
  */
 struct policy {
     const char *name;
     const char *help;
     bool shuffles;            /* rule 4: nodes in node order, not by name */
     enum place_choice choice; /* policies without waste: preferred placement of a node */
-    /* Rules 2 and 3: less comes first (1) or more (-1). 0: no rules 1 to 3, the first is the best. */
+    /* Rules 2 and 3: less comes first (1) or more (-1). 0: no rules 1 to 3, the first is best. */
     int8_t fit;
     /*
      * The wasted part of the remaining capacity. Adds the cost to *work, about in ns and

@@ -1,11 +1,11 @@
 /*
  * Caches judgements between questions: by request and node, with and without what offers take, and
- * for rollout the expected idle GPU by remaining capacity. Used by one caller at a time. A hit never
- * changes an answer: an entry holds for one immutable node object, which cannot be freed while its
- * slot refers to it, and under one policy, seed and set of rules; prices are added when a rank is
- * read. Tables are cleared as a whole when full; of the requests the least recently used is evicted.
- * The table of idle GPUs begins small and grows with use, the others have a fixed size. Parts: the
- * score cache, nodes, requests, losses, ranks, idle GPU.
+ * for rollout the expected idle GPU by remaining capacity. Used by one caller at a time. A hit
+ * never changes an answer: an entry holds for one immutable node object, which cannot be freed
+ * while its slot refers to it, and under one policy, seed and set of rules; prices are added when a
+ * rank is read. Tables are cleared as a whole when full; of the requests the least recently used is
+ * evicted. The table of idle GPUs begins small and grows with use, the others have a fixed size.
+ * Parts: the score cache, nodes, requests, losses, ranks, idle GPU.
  */
 #include "score_cache.h"
 
@@ -456,7 +456,7 @@ static int64_t merit_of(const struct score_cache *cache, const struct score_cach
     return merit;
 }
 
-/* The keys and the order of an entry on which the request fits, under a policy of numbers. */
+/* Sets the keys of an entry that fits, under a policy that judges by numbers. */
 static void keys_of(const struct score_cache *cache, const struct score_cache_entry *entry,
                     int64_t key[3])
 {

@@ -138,7 +138,7 @@ struct order_head {
 enum { ORDER_KEY_MAX = GPUS_PER_NODE_MAX * GPU_MILLI, ORDER_KEY_BITS = 17 };
 static_assert(ORDER_KEY_MAX < 1 << (ORDER_KEY_BITS - 1), "keys of either sign fit");
 
-/* key: of rules 1 to 3; those of rules 2 and 3 are at most ORDER_KEY_MAX, or at least its negative. */
+/* key: of rules 1 to 3; those of rules 2 and 3 are from -ORDER_KEY_MAX to ORDER_KEY_MAX. */
 static inline struct order_head order_head_with(uint64_t level, const int64_t key[3],
                                                 uint32_t order)
 {

@@ -111,6 +111,17 @@ CACHE_TEST(score_cache__remembers_all_nodes_of_a_question)
     }
 }
 
+CACHE_TEST(score_cache__prices_every_loss_anew)
+{
+    cluster_show(core, false);
+    cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
+    for (int64_t price = 0; price < 9000; price += 2000) {
+        for (uint32_t i = 0; i < SHAPES; i++)
+            assert_right(core, cluster_shape(core, i));
+        other_prices(core, price);
+    }
+}
+
 CACHE_TEST(score_cache__remembers_refusals)
 {
     cluster_show(core, false);
