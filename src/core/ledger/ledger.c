@@ -559,7 +559,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
 
 static bool gives_room(const struct node *from, const struct node *to);
 
-void ledger_put(struct ledger *ledger, const struct change *change)
+void ledger_put_row(struct ledger *ledger, const struct change *change)
 {
     must(change->verdict == VERDICT_OK);
     must(change->held == NULL);
@@ -572,7 +572,7 @@ void ledger_put(struct ledger *ledger, const struct change *change)
 
 void ledger_apply(struct ledger *ledger, const struct change *change)
 {
-    ledger_put(ledger, change);
+    ledger_put_row(ledger, change);
     if (change_gives_room(change))
         ledger->room_came = true;
     if (change->kind == COMMAND_RESERVE)

@@ -103,7 +103,7 @@ uint32_t ledger_slot(const struct ledger *ledger, struct text name);
 const struct node *ledger_at(const struct ledger *ledger, uint32_t slot);
 uint32_t ledger_free_slot(const struct ledger *ledger);
 /* ledger_apply() of a row of a database: it gives no room, and is no grant. */
-void ledger_put(struct ledger *ledger, const struct change *change);
+void ledger_put_row(struct ledger *ledger, const struct change *change);
 
 /*
  * ledger_policy_context.c: sets the context, with an empty supply; replaces a node in the supply

@@ -129,7 +129,7 @@ int ledger_restore_node(struct ledger *ledger, const struct node_build *build, s
             shown[mine.n_gpus++] = build->gpu[i];
     }
     change.node_after = node_new(&mine);
-    ledger_put(ledger, &change);
+    ledger_put_row(ledger, &change);
     change_done(&change);
     xfree(shown);
     return 0;
@@ -284,7 +284,7 @@ int ledger_restore(struct ledger *ledger, const struct allocation_facts *facts, 
     must(change.node_after->n_allocations == node->n_allocations + 1);
     change.node_before = node_ref(node);
     change.after = allocation;
-    ledger_put(ledger, &change);
+    ledger_put_row(ledger, &change);
     change_done(&change);
     return 0;
 }
