@@ -33,6 +33,12 @@ struct makeup {
     struct curl_slist *headers;
 };
 
+/* libcurl 7.88 closes a socket that is still connecting without telling: its number may go on. */
+struct tracked {
+    int fd;
+    uint64_t cookie; /* the kernel's name for the socket, never used again; 0: none */
+};
+
 struct handles {
     struct kube_config *config;
     char *base;                    /* prefix of every URL */
@@ -42,12 +48,30 @@ struct handles {
     /* Free handles, last in first out; at most SPARES_MAX. */
     struct curl_handle *spare;
     uint32_t n_spare;
-    int *socket; /* libcurl's open sockets */
+    struct tracked *socket; /* libcurl's sockets: all open ones, maybe some that are not */
     size_t n_sockets;
     size_t capacity;
 };
 
 /* ---- sockets ---- */
+
+static uint64_t cookie_of(int fd)
+{
+    uint64_t cookie = 0;
+    socklen_t len = sizeof cookie;
+
+    return getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) == 0 ? cookie : 0;
+}
+
+static void forget_socket(struct handles *handles, int fd)
+{
+    size_t at = 0;
+
+    while (at < handles->n_sockets && handles->socket[at].fd != fd)
+        at++;
+    if (at < handles->n_sockets)
+        handles->socket[at] = handles->socket[--handles->n_sockets];
+}
 
 /*
  * Opens each socket for libcurl and records it for handles_cut(). The metric counts attempts,
@@ -65,9 +89,10 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
         return CURL_SOCKET_BAD;
     /* Without it a half-open connection is detected later, by the silence timeout. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
+    forget_socket(handles, fd); /* an earlier one of this number is closed */
     handles->socket =
         xgrow(handles->socket, handles->n_sockets, &handles->capacity, sizeof *handles->socket);
-    handles->socket[handles->n_sockets++] = fd;
+    handles->socket[handles->n_sockets++] = (struct tracked){fd, cookie_of(fd)};
     metric_add(M_API_CONNECTIONS, NULL, 1);
     return fd;
 }
@@ -79,12 +104,9 @@ static curl_socket_t curl_handle_open_socket(void *arg, curlsocktype purpose,
 static int close_socket(void *arg, curl_socket_t fd)
 {
     struct handles *handles = arg;
-    size_t at = 0;
 
-    while (at < handles->n_sockets && handles->socket[at] != fd)
-        at++;
-    must(at < handles->n_sockets);
-    handles->socket[at] = handles->socket[--handles->n_sockets];
+    must(handles != NULL);
+    forget_socket(handles, fd);
     return close(fd);
 }
 
@@ -92,9 +114,12 @@ static int close_socket(void *arg, curl_socket_t fd)
 void handles_cut(struct handles *handles)
 {
     must(handles->n_sockets <= handles->capacity);
-    for (size_t i = 0; i < handles->n_sockets; i++)
+    for (size_t i = 0; i < handles->n_sockets; i++) {
+        const struct tracked *one = &handles->socket[i];
         /* A socket that is still connecting is not affected. */
-        (void)shutdown(handles->socket[i], SHUT_RDWR);
+        if (one->cookie != 0 && cookie_of(one->fd) == one->cookie)
+            (void)shutdown(one->fd, SHUT_RDWR);
+    }
 }
 
 /* ---- the server ---- */
@@ -411,7 +436,6 @@ void handles_free(struct handles *handles)
 {
     while (handles->spare != NULL)
         handle_free(curl_handle_pick(handles));
-    must(handles->n_sockets == 0);
     makeup_unref(handles->now);
     curl_slist_free_all(handles->connect_to);
     xfree(handles->socket);

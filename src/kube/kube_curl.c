@@ -974,8 +974,8 @@ static const char *kube_name(void *ctx)
 }
 
 /*
- * Removes the handles from libcurl, then closes its connections, whose sockets handles_free()
- * expects to be closed. Delivers nothing.
+ * Removes the handles from libcurl, then closes its connections, which tells handles of each
+ * socket. Delivers nothing.
  */
 static void kube_free(void *ctx)
 {

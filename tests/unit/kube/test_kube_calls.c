@@ -2,6 +2,7 @@
  * kube_calls_new() against an HTTP/2 server that answers as its test says: what a request contains,
  * and what counts as unsent when a stream or a connection ends early.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <nghttp2/nghttp2.h>
 #include <stdatomic.h>
@@ -426,6 +427,73 @@ FIXTURE_TEST(missing_server__fails_each_call_unsent)
         assert_int_equal(client->unsent, 2 * round);
     }
     h2_start(&fixture->pair.server, client);
+}
+
+/* A server whose queue is full: connections to it remain in the making. */
+struct full_server {
+    int listener;
+    int waiting[4];
+    unsigned port;
+};
+
+static void fill(struct full_server *full)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t len = sizeof here;
+
+    full->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(full->listener, (struct sockaddr *)&here, sizeof here), 0);
+    assert_int_equal(getsockname(full->listener, (struct sockaddr *)&here, &len), 0);
+    assert_int_equal(listen(full->listener, 0), 0);
+    full->port = ntohs(here.sin_port);
+    for (size_t i = 0; i < ARRAY_LEN(full->waiting); i++) {
+        full->waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(full->waiting[i], (struct sockaddr *)&here, sizeof here);
+    }
+}
+
+static void empty(const struct full_server *full)
+{
+    for (size_t i = 0; i < ARRAY_LEN(full->waiting); i++)
+        (void)close(full->waiting[i]);
+    (void)close(full->listener);
+}
+
+FIXTURE_TEST(socket_that_never_connected__leaves_its_number_to_others)
+{
+    struct client *client = &fixture->pair.client;
+    struct full_server full;
+    int pair[8][2];
+    char byte = 'b';
+
+    fill(&full);
+    client->by_frames = false;
+    client_connect(client, full.port);
+    client_ask(client, 1, "", 200);
+    for (size_t i = 0; i < ARRAY_LEN(pair); i++)
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair[i]), 0);
+    client_ask(client, 2, "", 200); /* cuts all connections */
+    assert_int_equal(client->unsent, 2);
+    for (size_t i = 0; i < ARRAY_LEN(pair); i++) {
+        assert_int_equal(write(pair[i][0], &byte, 1), 1);
+        assert_int_equal(read(pair[i][1], &byte, 1), 1);
+        assert_int_equal(write(pair[i][1], &byte, 1), 1);
+        (void)close(pair[i][0]);
+        (void)close(pair[i][1]);
+    }
+    empty(&full);
+}
+
+FIXTURE_TEST(end__may_come_while_a_connection_is_made)
+{
+    struct client *client = &fixture->pair.client;
+    struct full_server full;
+
+    fill(&full);
+    client_connect(client, full.port);
+    client_begin(client, 1, "{}", TIMEOUT_MS);
+    client_poll(client, 10);
+    empty(&full); /* the client ends with the fixture */
 }
 
 /* Answers the second connection as HTTP/1.1, and says nothing on the first one. */
