@@ -152,7 +152,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     stream->status = 0;
     for (size_t i = 0; i < value_len && i < 3; i++)
         stream->status = stream->status * 10 + (value[i] - '0');
-    return 0;
+    return stream->status >= 100 ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE; /* resets it */
 }
 
 static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const uint8_t *data,
@@ -205,7 +205,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     return 0;
 }
 
-/* Without a complete answer. The server has not processed a request that it did not get whole. */
+/*
+ * Without a complete answer. The server has not processed a request that it did not get whole, or
+ * has refused; a refusal after the head of an answer contradicts itself.
+ */
 static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *user)
 {
     struct h2 *h2 = user;
@@ -214,7 +217,8 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *u
     must(h2->n_streams > 0);
     h2->n_streams--;
     if (stream != NULL)
-        stream_end(h2, stream, h2_is_unsent(stream) || code == NGHTTP2_REFUSED_STREAM,
+        stream_end(h2, stream,
+                   h2_is_unsent(stream) || (code == NGHTTP2_REFUSED_STREAM && !stream->headed),
                    nghttp2_http2_strerror(code));
     return 0;
 }
@@ -390,6 +394,7 @@ void h2_drop(struct h2 *h2, struct h2_stream *stream)
     (void)nghttp2_session_set_stream_user_data(h2->session, stream->id, NULL);
     (void)nghttp2_submit_rst_stream(h2->session, NGHTTP2_FLAG_NONE, stream->id, NGHTTP2_CANCEL);
     stream->id = 0;
+    h2->has_more = true; /* the reset is not sent yet, and streams may wait for its room */
 }
 
 /* ---- bytes ---- */

@@ -10,7 +10,7 @@
  * shown that it speaks HTTP/2: if it does not, the connection ends as REFUSED, and libcurl can send
  * the same requests.
  *
- * Belongs to one thread. The receiver is called from h2_receive() and h2_drop() only; it must not
+ * Belongs to one thread. The receiver is called from h2_receive() and h2_send() only; it must not
  * free the connection.
  */
 #ifndef MILLIGPU_KUBE_H2_H
@@ -101,7 +101,7 @@ void h2_drop(struct h2 *h2, struct h2_stream *stream);
 int h2_socket(const struct h2 *h2);
 /* True if bytes wait until the socket takes them. */
 bool h2_wants_to_send(const struct h2 *h2);
-/* True if bytes may wait that poll() does not show. */
+/* True if bytes may wait, either way, that poll() does not show. */
 bool h2_has_more(const struct h2 *h2);
 /* Reads what has arrived, at most a few dozen buffers, and calls the receiver. */
 void h2_receive(struct h2 *h2);

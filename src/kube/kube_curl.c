@@ -740,7 +740,10 @@ static void look_at_calls(struct curl_kube *kube, int64_t now_ms)
 {
     if (now_ms < kube->look_ms)
         return;
-    kube->look_ms = kube->h2 != NULL ? h2_limit_ms(kube->h2) : INT64_MAX;
+    kube->look_ms = INT64_MAX;
+    /* A limit that passed in this turn is follow_h2()'s, which comes next. */
+    if (kube->h2 != NULL && h2_limit_ms(kube->h2) > now_ms)
+        kube->look_ms = h2_limit_ms(kube->h2);
     for (size_t state = 0; state < CALL_STATES; state++)
         for (struct curl_call *call = kube->chain[state].first; call != NULL; call = call->next)
             look_at_call(call, now_ms);

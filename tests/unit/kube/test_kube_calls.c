@@ -29,6 +29,7 @@ enum { TIMEOUT_MS = 20000 };
 
 struct fixture {
     struct h2_pair pair;
+    struct text settings; /* the server's */
     /* The answer to a stream, when the request is complete. False: the connection ends. */
     bool (*answer)(struct fixture *fixture, gnutls_session_t session, unsigned stream);
     atomic_uint connections;
@@ -96,7 +97,7 @@ static void converse(void *user, gnutls_session_t session)
 
     atomic_fetch_add(&fixture->connections, 1);
     assert_int_equal(nghttp2_hd_inflate_new(&fixture->inflater), 0);
-    h2_take_frames(session, TEXT(""), fixture, take);
+    h2_take_frames(session, fixture->settings, fixture, take);
     nghttp2_hd_inflate_del(fixture->inflater);
 }
 
@@ -325,6 +326,44 @@ FIXTURE_TEST(broken_stream__is_not_reported_unsent)
     assert_int_equal(atomic_load(&fixture->connections), 1);
 }
 
+static bool refuse_after_head(struct fixture *fixture, gnutls_session_t session, unsigned stream)
+{
+    (void)fixture;
+    give_head(session, stream, HEAD_201, 0);
+    return reset_as(session, stream, NGHTTP2_REFUSED_STREAM);
+}
+
+FIXTURE_TEST(stream_refused_after_a_head__is_not_reported_unsent)
+{
+    fixture->answer = refuse_after_head;
+    struct client *client = connected(fixture);
+
+    client_ask(client, 1, "{}", TIMEOUT_MS);
+    assert_int_equal(client->failed, 1);
+    assert_int_equal(client->unsent, 0);
+}
+
+static bool say_no_status(struct fixture *fixture, gnutls_session_t session, unsigned stream)
+{
+    static const char head[] = "\x08\x03"
+                               "099";
+    (void)fixture;
+    give_head(session, stream, head, 0);
+    h2_give(session, FRAME_DATA, FLAG_END, stream, TEXT("yes"));
+    return true;
+}
+
+FIXTURE_TEST(status_below_100__fails_its_call)
+{
+    fixture->answer = say_no_status;
+    struct client *client = connected(fixture);
+
+    client_ask(client, 1, "{}", TIMEOUT_MS);
+    assert_int_equal(client->failed, 1);
+    assert_int_equal(client->unsent, 0);
+    assert_int_equal(client->text.len, 0);
+}
+
 static void wait_for_release(struct fixture *fixture)
 {
     int64_t until_ms = 0;
@@ -408,6 +447,30 @@ FIXTURE_TEST(cancelled_call__resets_its_stream)
     client->ops.cancel(client->ops.ctx, 1);
     poll_until_reset(fixture);
     assert_int_equal(client->done + client->failed, 0);
+}
+
+static bool answer_the_second(struct fixture *fixture, gnutls_session_t session, unsigned stream)
+{
+    return stream == 1 || say_ok(fixture, session, stream);
+}
+
+FIXTURE_TEST(cancelled_call__makes_room_for_a_waiting_one_at_once)
+{
+    static const char one_stream[] = {0, 3, 0, 0, 0, 1};
+    fixture->answer = answer_the_second;
+    fixture->settings = (struct text){one_stream, sizeof one_stream};
+    struct client *client = connected(fixture);
+
+    client_begin(client, 1, "{}", 2 * TIMEOUT_MS);
+    for (int i = 0; i < 600 && atomic_load(&fixture->streams) == 0; i++)
+        client_poll(client, 50);
+    (void)sleep(4); /* no limit of the connection is left that could end a poll */
+    client_begin(client, 2, "{}", TIMEOUT_MS);
+    client_poll(client, 0);
+    client->ops.cancel(client->ops.ctx, 1);
+    while (client->done + client->failed == 0)
+        client_poll(client, 2 * TIMEOUT_MS); /* no poll ends by itself before the deadline */
+    assert_int_equal(client->done, 1);
 }
 
 /* ---- servers of another kind ---- */
@@ -523,4 +586,19 @@ FIXTURE_TEST(server_without_settings__is_asked_by_http1)
     client_ask(client, 2, "", TIMEOUT_MS);
     assert_int_equal(client->done, 2);
     assert_int_equal(atomic_load(&fixture->connections), 2); /* HTTP/2 is not tried each time */
+}
+
+/* So many calls wait that the limit passes within a turn. */
+FIXTURE_TEST(server_without_settings__may_be_given_up_in_the_midst_of_a_turn)
+{
+    enum { CALLS = 5000 };
+    fixture->pair.server.converse = converse_http1;
+    fixture->pair.server.http1 = true;
+    struct client *client = connected(fixture);
+
+    for (uint64_t id = 1; id <= CALLS; id++)
+        client_begin(client, id, "", TIMEOUT_MS);
+    while (client->done + client->failed == 0)
+        client_poll(client, 0);
+    assert_int_equal(client->failed, 0);
 }
