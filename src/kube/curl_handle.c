@@ -185,6 +185,11 @@ static void name_server(struct handles *handles)
     handles->base = strbuf_steal(&text);
 }
 
+static bool is_secure(const struct handles *handles)
+{
+    return strncmp(handles->base, "https://", 8) == 0;
+}
+
 struct handles *handles_new(struct kube_config *config)
 {
     struct handles *handles = xcalloc(1, sizeof *handles);
@@ -300,17 +305,11 @@ static void set_tls(struct handle_options *set, const struct handles *handles)
     }
 }
 
-/*
- * Requests HTTP/2, negotiated in the TLS handshake; other requests wait for its result instead of
- * starting their own handshake.
- */
-static void set_protocol(struct handle_options *set, const struct handles *handles)
+/* Requests HTTP/2, negotiated in the TLS handshake. */
+static void set_protocol(struct handle_options *set)
 {
-    const bool secure = strncmp(handles->base, "https://", 8) == 0;
-
     SET(set, CURLOPT_PROTOCOLS_STR, "http,https");
     SET(set, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-    SET(set, CURLOPT_PIPEWAIT, secure ? 1L : 0L);
     /* Redirects are not followed; the path is escaped already. */
     SET(set, CURLOPT_FOLLOWLOCATION, 0L);
     SET(set, CURLOPT_PATH_AS_IS, 1L);
@@ -353,7 +352,7 @@ static int curl_handle_make_up(struct handles *handles, struct curl_handle *hand
     curl_easy_reset(handle->easy);
     makeup_unref(handle->makeup);
     handle->makeup = NULL;
-    set_protocol(&set, handles);
+    set_protocol(&set);
     set_connection(&set, handles);
     set_tls(&set, handles);
     if (set.code != CURLE_OK)
@@ -465,8 +464,8 @@ bool handles_can_connect(const struct handles *handles)
     const curl_version_info_data *built = curl_version_info(CURLVERSION_NOW);
 
     /* A proxy with TLS would be offered HTTP/2, too. */
-    return handles->config->proxy == NULL && strncmp(handles->base, "https://", 8) == 0 &&
-           built->ssl_version != NULL && strncmp(built->ssl_version, "OpenSSL/", 8) == 0;
+    return handles->config->proxy == NULL && is_secure(handles) && built->ssl_version != NULL &&
+           strncmp(built->ssl_version, "OpenSSL/", 8) == 0;
 }
 
 int handle_connect(struct handles *handles, struct curl_handle *handle, struct err *err)
@@ -616,6 +615,9 @@ int handle_ask(struct handles *handles, struct curl_handle *handle,
     handle->first = (struct curl_slist){
         strbuf_steal(&text), request->header != NULL ? &handle->second : handle->makeup->headers};
     SET(&set, CURLOPT_HTTPHEADER, &handle->first);
+    /* Wait for the result of a TLS handshake instead of starting another one. */
+    const bool waits = is_secure(handles) && !request->waits_for_none;
+    SET(&set, CURLOPT_PIPEWAIT, waits ? 1L : 0L);
     set_method(&set, handle, request);
     /* No compression for watches, which would delay events, nor for answers to writes: small. */
     const bool large = !request->watch && request->body.len == 0;

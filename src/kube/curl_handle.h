@@ -56,6 +56,8 @@ struct handle_request {
     const char *header;       /* NULL if none */
     struct text body;
     bool watch;
+    /* Not even for a connection that is being opened, and may turn out to be shared. */
+    bool waits_for_none;
 };
 int handle_ask(struct handles *handles, struct curl_handle *handle,
                const struct handle_request *request, struct err *err) MUST_USE;

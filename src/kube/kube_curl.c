@@ -384,9 +384,14 @@ static struct handle_request request_of(const struct curl_call *call)
 /* Options that refer to the call are set for each request, because handles are reused. */
 static int kube_curl_ask(struct curl_call *call, struct curl_handle *handle, struct err *err)
 {
-    const struct handle_request request = request_of(call);
+    struct handle_request request = request_of(call);
 
     must(call->handle == NULL);
+    /*
+     * libcurl never learns whether requests can share the connection of h2.c, and would wait for
+     * that until it ends. Later requests wait for the first one's connection.
+     */
+    request.waits_for_none = call->kube->h2 != NULL && call->kube->n_handles == 0;
     call->error[0] = '\0';
     (void)curl_easy_setopt(handle->easy, CURLOPT_PRIVATE, call); /* none of these can fail */
     (void)curl_easy_setopt(handle->easy, CURLOPT_ERRORBUFFER, call->error);
