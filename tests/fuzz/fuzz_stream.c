@@ -134,8 +134,15 @@ static void side_init(struct side *side)
                                                  .seed = 7,
                                                  .id_base = 1};
     const struct kube_ops ops = {.ctx = side, .start = start, .cancel = cancel};
-    const struct reflector_sink sink = {side,    list_begin, listed,  list_end, list_failed,
-                                        changed, deleted,    trouble, repeats};
+    const struct reflector_sink sink = {.user = side,
+                                        .list_begin = list_begin,
+                                        .listed = listed,
+                                        .list_end = list_end,
+                                        .list_failed = list_failed,
+                                        .changed = changed,
+                                        .deleted = deleted,
+                                        .trouble = trouble,
+                                        .repeats = repeats};
     *side = (struct side){.now_ms = 1000};
     strbuf_init(&side->calls);
     side->reflector = reflector_new(&rules, &ops, &sink);
