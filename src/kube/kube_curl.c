@@ -11,7 +11,7 @@
  *
  * libcurl forbids adding or removing handles inside its callbacks, from which answers are
  * delivered: start() only queues, cancel() only marks, and poll() does both before and after. A
- * turn of libcurl costs a system call for each of its calls in flight; one of h2.c costs two.
+ * turn of libcurl costs a system call for each of its calls in flight; one of h2.c costs a few.
  *
  * Invariants: a call is in exactly one chain until it is freed, and in by_id until it is done; it
  * is done before its last piece is delivered, so that the receiver may use the id again.

@@ -10,11 +10,12 @@
  * One kube_ops belongs to one thread; only wake() is thread-safe. SIGPIPE must be ignored. The
  * outcome of a POST that FAILED is unknown unless unsent is set.
  *
- * Requests of one kube_ops share connections: one if the server speaks HTTP/2, a bounded number
- * with HTTP/1.1. A request without a free connection waits unsent while its timeout runs. Two
- * kube_ops share no connection. start() and cancel() take constant time; the caller limits the
- * requests in flight. If a request times out and no byte has arrived for any request since it
- * began, the connections are shut down, and all other requests on them FAIL.
+ * Requests of one kube_ops share connections: one if the server speaks HTTP/2 (a second one while
+ * it is replaced), a bounded number with HTTP/1.1. A request without a free connection waits unsent
+ * while its timeout runs. Two kube_ops share no connection. start() and cancel() take constant
+ * time; the caller limits the requests in flight. If a request times out and no byte has arrived
+ * for any request since it began, the connections are shut down, and all other requests on them
+ * FAIL.
  */
 #ifndef MILLIGPU_KUBE_H
 #define MILLIGPU_KUBE_H
