@@ -194,6 +194,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     }
     if (frame->hd.type == NGHTTP2_GOAWAY)
         h2_leave(h2);
+    if (frame->hd.type == NGHTTP2_RST_STREAM && stream != NULL)
+        stream->reset = true;
     if (stream == NULL || (frame->hd.type != NGHTTP2_HEADERS && frame->hd.type != NGHTTP2_DATA))
         return 0;
     if (frame->hd.type == NGHTTP2_HEADERS && !stream->headed && stream->status >= 200) {
@@ -207,7 +209,9 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
 /*
  * Without a complete answer. The server has not processed a request that it did not get whole, or
- * has refused; a refusal after the head of an answer contradicts itself.
+ * whose stream comes after the last one of its GOAWAY; such a GOAWAY after the head of an answer
+ * contradicts itself. A REFUSED_STREAM of its own proves nothing: a proxy may have passed the
+ * request on.
  */
 static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *user)
 {
@@ -218,7 +222,8 @@ static int on_close(nghttp2_session *session, int32_t id, uint32_t code, void *u
     h2->n_streams--;
     if (stream != NULL)
         stream_end(h2, stream,
-                   h2_is_unsent(stream) || (code == NGHTTP2_REFUSED_STREAM && !stream->headed),
+                   h2_is_unsent(stream) ||
+                       (code == NGHTTP2_REFUSED_STREAM && !stream->reset && !stream->headed),
                    nghttp2_http2_strerror(code));
     return 0;
 }

@@ -32,6 +32,7 @@ struct h2_stream {
     int32_t id;       /* 0: not on a connection */
     int status;       /* of the answer; 0: none yet */
     bool headed;      /* its head was received */
+    bool reset;       /* by the server */
     bool sent;        /* a part of the request may have been sent */
     struct text body; /* borrowed until the end of the stream */
     size_t given;     /* bytes of the body in frames */

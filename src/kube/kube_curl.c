@@ -640,6 +640,12 @@ static void follow_h2(struct curl_kube *kube, int64_t now_ms)
     kube->h2 = NULL;
 }
 
+/* Is the connection of h2.c in the making? */
+static bool waits_for_h2(const struct curl_kube *kube)
+{
+    return kube->h2 != NULL && h2_is_early(h2_state(kube->h2));
+}
+
 /* Cuts the connections of a dead peer, so that later requests do not wait on them, too. */
 static void cut_if_silent(struct curl_call *call)
 {
@@ -651,7 +657,7 @@ static void cut_if_silent(struct curl_call *call)
         if (kube->h2 != NULL)
             h2_close(kube->h2, ERR_TIMEOUT, "closed after a silence");
     }
-    if (call->state == CALL_QUEUED && kube->h2 != NULL && h2_begun_ms(kube->h2) <= call->begun_ms)
+    if (call->state == CALL_QUEUED && waits_for_h2(kube) && h2_begun_ms(kube->h2) <= call->begun_ms)
         h2_close(kube->h2, ERR_TIMEOUT, "no connection in time");
 }
 
@@ -801,11 +807,6 @@ static void kube_curl_reap(struct curl_kube *kube)
         else
             h2_is_connected(kube, code);
     }
-}
-
-static bool waits_for_h2(const struct curl_kube *kube)
-{
-    return kube->h2 != NULL && h2_is_early(h2_state(kube->h2));
 }
 
 /*

@@ -587,8 +587,10 @@ bool json_read_bool(struct json_reader *in, bool *out)
 
 bool json_read_null(struct json_reader *in)
 {
+    const char first = in->at == in->end ? ' ' : *in->at;
+
     /* Go writes no spaces, so nearly always the value begins here, and is none. */
-    if (in->at<in->end && * in->at> ' ' && *in->at != 'n')
+    if (first > ' ' && first != 'n')
         return false;
     return json_read_peek(in) == JSON_TYPE_NULL && json_reader_literal(in, "null");
 }

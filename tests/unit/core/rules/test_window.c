@@ -112,8 +112,8 @@ static void refused(const char *text, const char *why)
 
 static void refused_word(const char *text, const char *word, const char *what)
 {
-    char why[160];
-    (void)snprintf(why, sizeof why, "\"%s\" %s", word, what);
+    char why[320];
+    assert_true((size_t)snprintf(why, sizeof why, "\"%s\" %s", word, what) < sizeof why);
     refused(text, why);
 }
 
