@@ -9,9 +9,10 @@
  * are decoded item by item; an event may be cut anywhere in the stream.
  *
  * The sink gets list_begin, then every object once through listed_first() or listed(), then
- * list_end; changed() and deleted() follow only after a list_end. Events may repeat. An object that the sink rejects counts
- * as not seen: a list with such an item fails, and such an event causes a new list. The sink may
- * recognize an event that repeats what it knows, before the event is decoded.
+ * list_end; changed() and deleted() follow only after a list_end. Events may repeat. An object that
+ * the sink rejects counts as not seen: a list with such an item fails, and such an event causes a
+ * new list. The sink may recognize an event that repeats what it knows, before the event is
+ * decoded.
  */
 #ifndef MILLIGPU_REFLECTOR_H
 #define MILLIGPU_REFLECTOR_H
