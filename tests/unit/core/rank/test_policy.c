@@ -218,7 +218,7 @@ CORE_TEST(order_head__agrees_with_the_order)
             rank[k].price = rank[k].pool = 0;
             rank[k].distance = DISTANCE_LINKED;
             rank[k].turn = k;
-            rank[k].key[0] = draw_below(&seed, 2) == 0 ? rank[k].key[0] << 40 : 0;
+            rank[k].key[0] = draw_below(&seed, 2) == 0 ? rank[k].key[0] * (INT64_C(1) << 40) : 0;
             for (size_t at = 1; at < ARRAY_LEN(rank[k].key); at++)
                 rank[k].key[at] = amount[draw_below(&seed, ARRAY_LEN(amount))];
             rank[k].order = order[draw_below(&seed, ARRAY_LEN(order))];
