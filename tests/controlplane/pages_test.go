@@ -285,7 +285,8 @@ func TestTheMarkedBlocksOfAPageAreFoundAndCompared(t *testing.T) {
 		{"a\n...\nc\n", "a\nb\nb\nc\n", true}, {"a\n...\nc\n", "a\nc\n", true}, {"a\n...\nc\n", "a\nb\n", false},
 		{"...\nc\n", "b\nc\n", true}, {"a\n...\n", "a\nb\n", true}, {"a.c\n", "abc\n", false},
 		{"since 2026-11-27T08:52:53.025Z (0s)", "since 2027-01-01T00:00:00Z (12s)", true}, {"since then", "since 2027-01-01T00:00:00Z", false},
-		{"f-20261127T085813Z", "f-20271127T085813Z", true}, {"key 9b0fde8a200f6df9", "key 0123456789abcdef", true},
+		{"f-20261127T085813Z", "f-20271127T085813Z", true},
+		{"validator on", "validator not known until a container is made", true}, {"validator on", "validator off", false}, {"key 9b0fde8a200f6df9", "key 0123456789abcdef", true},
 	} {
 		if harness.SameOutput(c.shown, c.printed) != c.same {
 			t.Errorf("shown %q, printed %q: the same is not %v", c.shown, c.printed, c.same)

@@ -685,6 +685,7 @@ static void grow_idle(struct score_cache *cache)
     const uint32_t entries = cache->idle_entries;
 
     must(entries < IDLE_ENTRIES_MAX);
+    must(entries == 0 || former != NULL);
     cache->idle_entries = entries > 0 ? 2 * entries : IDLE_ENTRIES_MIN;
     cache->idle = xcalloc(cache->idle_entries, sizeof *cache->idle);
     must(cache->idle_entries <= IDLE_ENTRIES_MAX);

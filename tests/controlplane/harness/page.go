@@ -94,6 +94,8 @@ var differs = []struct {
 	{regexp.MustCompile(`\b[0-9a-f]{10,64}\b`), "ID"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? ?(ms|s|m|h|min)\b`), "LONG"},
 	{regexp.MustCompile(`\b\d+(\.\d+)? ?(bytes|[KMG]i?B)\b`), "SIZE"},
+	// the agent knows it from the first container that is made after its own start, maybe of another pod
+	{regexp.MustCompile(`\bvalidator (on|not known until a container is made)`), "validator ON"},
 	{regexp.MustCompile(`[ \t]+`), " "},
 }
 

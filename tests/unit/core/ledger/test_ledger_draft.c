@@ -60,6 +60,18 @@ CORE_TEST(draft__reads_no_gpu_or_charge_past_the_last)
                      VERDICT_SAME);
 }
 
+CORE_TEST(every_gpu_of_a_pod__keeps_its_uuid_while_the_node_shows_counts)
+{
+    (void)core_node(core, "n1", a_then_b, 2);
+    struct pod *pod = core_pod(core, "p", "n1");
+    core_note(core, pod, "c0 GPU-a 300 300,c1 GPU-b 400 400");
+    assert_int_equal(core_adopt(core, pod, "300+400"), VERDICT_OK);
+    (void)core_node(core, "n1", counted, 2);
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-0")->id->text, "GPU-a");
+    assert_string_equal(core_gpu(core, "n1", "n1/gpu-1")->id->text, "GPU-b");
+    assert_int_equal(core_gpu(core, "n1", "GPU-b")->used_milli, 400);
+}
+
 static uint64_t peers_of(const struct core_fixture *core, const char *gpu)
 {
     return core_gpu(core, "n1", gpu)->peers;
