@@ -47,8 +47,11 @@ function(milligpu_benches folder)
         return()
     endif()
     add_library(milligpu_bench STATIC EXCLUDE_FROM_ALL ${shared}
+        ${PROJECT_SOURCE_DIR}/tests/support/certificate.c
         ${PROJECT_SOURCE_DIR}/tests/support/fake_api.c
-        ${PROJECT_SOURCE_DIR}/tests/support/fake_http.c)
+        ${PROJECT_SOURCE_DIR}/tests/support/fake_http.c
+        ${PROJECT_SOURCE_DIR}/tests/support/nghttpd.c
+        ${PROJECT_SOURCE_DIR}/tests/support/patience.c)
     target_include_directories(milligpu_bench
         PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(milligpu_bench PUBLIC milligpu_daemon

@@ -43,11 +43,6 @@ const char *text_lay(char **at, const char *terminated)
     return here;
 }
 
-bool text_is(struct text text, const char *terminated)
-{
-    return text_eq(text, text_of(terminated));
-}
-
 bool text_starts(struct text text, const char *prefix)
 {
     must(prefix != NULL);

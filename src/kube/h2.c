@@ -2,8 +2,8 @@
  * h2 - frames of HTTP/2 over a connection that libcurl has opened. Called by kube_curl.c in the
  * thread of its kube_ops.
  *
- * curl_easy_send() and curl_easy_recv() transport plain bytes through libcurl's proxy and TLS,
- * whichever TLS library it has. libcurl never uses such a connection for requests of its own.
+ * curl_easy_send() and curl_easy_recv() transport plain bytes through libcurl's TLS. libcurl never
+ * uses such a connection for requests of its own.
  *
  * Invariant: while out has unsent bytes it neither grows nor moves, because a TLS library may
  * require that an interrupted write is repeated with the same bytes at the same address.

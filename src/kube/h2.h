@@ -4,7 +4,7 @@
  *   h2_new() --> CONNECTING --> GREETING --> OPEN --> LEAVING --> CLOSED
  *                 libcurl        SETTINGS     streams   no new streams
  *
- * libcurl opens the connection (name lookup, proxy, TLS, certificates) and transports its bytes;
+ * libcurl opens the connection (name lookup, TLS, certificates) and transports its bytes;
  * nghttp2 reads and writes the frames. So a request costs its frames, where libcurl would examine
  * every request in flight for each answer. No request is sent before the server's SETTINGS have
  * shown that it speaks HTTP/2: if it does not, the connection ends as REFUSED, and libcurl can send

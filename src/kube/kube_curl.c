@@ -592,7 +592,7 @@ static const struct h2_receiver stream_receiver = {
     .header = stream_header, .head = stream_head, .data = stream_data, .end = stream_ended};
 
 /* Called when libcurl has connected for h2.c, or failed, as all calls that wait for it then do. */
-static void h2_is_connected(struct curl_kube *kube, CURLcode code)
+static void connection_came(struct curl_kube *kube, CURLcode code)
 {
     must(kube->h2 != NULL);
     h2_connected(kube->h2, code, kube_curl_clock_now_ms());
@@ -805,7 +805,7 @@ static void kube_curl_reap(struct curl_kube *kube)
         if (private != NULL)
             transfer_ended((struct curl_call *)(void *)private, code);
         else
-            h2_is_connected(kube, code);
+            connection_came(kube, code);
     }
 }
 

@@ -363,7 +363,7 @@ struct listing {
     int64_t now_ms;
 };
 
-/* Of an object beyond the limit the sink does not see the end: list_item() refuses it. */
+/* The sink does not see the end of an object beyond the limit: list_item() refuses it. */
 static size_t begin_list_item(void *user, struct text rest)
 {
     struct listing *listing = user;

@@ -34,7 +34,7 @@ static int see(void *user, struct text bytes, struct err *err)
     return bytes.len == 7 ? err_set(err, ERR_GONE, "seven") : 0;
 }
 
-/* Of every length but one in four, so that both ways meet in one list. */
+/* Takes objects of every length but one in four, so that both ways meet in one list. */
 static size_t begin(void *user, struct text rest)
 {
     struct seen *seen = user;

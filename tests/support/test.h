@@ -59,30 +59,26 @@ const struct test_group *test_group_of(const char *file);
 
 #define TEST(name) TEST_BETWEEN(name, NULL, NULL)
 
+/* Registers a function with a typed parameter, which set_up stores in *state, as a test. */
+#define TEST_CALL(function, name, set_up, tear_down)                                               \
+    TEST_REGISTER(name, run_##name, set_up, tear_down)                                             \
+    static void run_##name(void **state)                                                           \
+    {                                                                                              \
+        function(*state);                                                                          \
+    }
+
 /* The same with a typed parameter, such as `struct shelf *shelf`: set_up has stored it in *state.
  * A file, or the header of a fixture, gives this a name of its own: SHELF_TEST(name). */
 #define TEST_WITH(name, parameter, set_up, tear_down)                                              \
     static void name(parameter);                                                                   \
-    TEST_REGISTER(name, run_##name, set_up, tear_down)                                             \
-    static void run_##name(void **state)                                                           \
-    {                                                                                              \
-        name(*state);                                                                              \
-    }                                                                                              \
+    TEST_CALL(name, name, set_up, tear_down)                                                       \
     static void name(parameter __attribute__((unused)))
 
 /* The same test after each of two set_ups; the second has `again` behind its name. */
 #define TEST_TWICE(name, parameter, set_up, again, set_up_again, tear_down)                        \
     static void name(parameter);                                                                   \
-    TEST_REGISTER(name, run_##name, set_up, tear_down)                                             \
-    static void run_##name(void **state)                                                           \
-    {                                                                                              \
-        name(*state);                                                                              \
-    }                                                                                              \
-    TEST_REGISTER(name##again, run_##name##again, set_up_again, tear_down)                         \
-    static void run_##name##again(void **state)                                                    \
-    {                                                                                              \
-        name(*state);                                                                              \
-    }                                                                                              \
+    TEST_CALL(name, name, set_up, tear_down)                                                       \
+    TEST_CALL(name, name##again, set_up_again, tear_down)                                          \
     static void name(parameter __attribute__((unused)))
 
 /* Registers the group of the file in which it stands. */

@@ -6,6 +6,8 @@
 #ifndef MILLIGPU_TEXT_H
 #define MILLIGPU_TEXT_H
 
+#include <string.h>
+
 #include "milligpu/base/base.h"
 
 struct text {
@@ -20,8 +22,13 @@ struct text {
 struct text text_of(const char *terminated); /* NULL gives the empty text */
 /* Copies the string to *at and advances *at past its terminator: for strings in one block. */
 const char *text_lay(char **at, const char *terminated);
-bool text_is(struct text text, const char *terminated);
 bool text_eq(struct text a, struct text b);
+/* Inline: the length of a literal is a constant, by which nearly all comparisons end. */
+static inline bool text_is(struct text text, const char *terminated)
+{
+    const size_t len = terminated != NULL ? strlen(terminated) : 0;
+    return text.len == len && (len == 0 || memcmp(text.at, terminated, len) == 0);
+}
 bool text_starts(struct text text, const char *prefix);
 bool text_ends(struct text text, const char *suffix);
 

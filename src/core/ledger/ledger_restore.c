@@ -228,7 +228,7 @@ static bool bring_gpus(const struct ledger *ledger, const struct allocation_fact
     return true;
 }
 
-/* Nearly every pod holds GPUs that its node has already: few are absent. */
+/* Has the node all GPUs of the pod? Nearly always: few are absent. */
 static bool has_gpus(const struct node *node, const struct allocation_facts *facts)
 {
     must(node->name == facts->node);

@@ -834,7 +834,7 @@ static bool is_one_part(const struct plan *plan, const struct shape *shape, uint
            shape->n_slots * (shape->n_slots + 4) <= steps;
 }
 
-/* What walk_all() visits for one part, for the same number of steps. */
+/* Visits for one part the placements that walk_all() would visit, for the same number of steps. */
 static enum place_end visit_parts(struct each *each, const struct shape *shape, uint32_t *out_steps)
 {
     const struct plan_row *row = &each->plan->rows.row[0];

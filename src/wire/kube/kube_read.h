@@ -9,18 +9,7 @@
 #ifndef MILLIGPU_WIRE_KUBE_READ_H
 #define MILLIGPU_WIRE_KUBE_READ_H
 
-#include <string.h>
-
 #include "milligpu/wire/kube/wire_kube.h"
-
-/*
- * text_is(), inline: the length of a literal is a constant, and with it nearly all comparisons end.
- */
-static inline bool key_is(struct text key, const char *word)
-{
-    const size_t len = strlen(word);
-    return key.len == len && memcmp(key.at, word, len) == 0;
-}
 
 /*
  * metadata, with callbacks for labels, annotations and owners. The object's identity must be

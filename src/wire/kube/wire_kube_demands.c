@@ -92,8 +92,8 @@ static bool read_ready(void *user, struct json_reader *in)
         return false;
     while (json_read_field(in, &fields, &key))
         (void)json_read_string(in, &word[key]); /* the error sticks */
-    if (!in->failed && key_is(word[0], "Ready"))
-        taints->not_ready = !key_is(word[1], "True");
+    if (!in->failed && text_is(word[0], "Ready"))
+        taints->not_ready = !text_is(word[1], "True");
     return !in->failed;
 }
 

@@ -109,7 +109,7 @@ static bool read_label(void *user, struct json_reader *in, struct text key)
     if (!text_starts(key, "nvidia.com/"))
         return read_other_label(in, reading, key);
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
-        if (key_is(key, known[i].key))
+        if (text_is(key, known[i].key))
             return read_once(in, known[i].slot) && keep_label(in, reading, key, *known[i].slot);
     if (text_starts(key, "nvidia.com/mig-") && text_ends(key, ".count"))
         return read_mig_count(in, reading, key);
@@ -196,11 +196,11 @@ static bool node_read_annotation(void *user, struct json_reader *in, struct text
     must(user != NULL);
 
     struct node_reading *reading = user;
-    if (key_is(key, "milligpu.io/gpus"))
+    if (text_is(key, "milligpu.io/gpus"))
         return read_once(in, &reading->gpus);
-    if (key_is(key, "milligpu.io/cordon"))
+    if (text_is(key, "milligpu.io/cordon"))
         return read_cordon(in, reading->node);
-    if (key_is(key, ANNOTATION_AGENT))
+    if (text_is(key, ANNOTATION_AGENT))
         return read_agent(in, reading->node);
     return json_read_skip(in);
 }
@@ -300,11 +300,11 @@ static int64_t quantity_floor(struct text amount, unsigned decimals)
 static void read_host_amount(struct json_reader *in, struct text key, struct host *out)
 {
     const struct json_reader_mark mark = json_reader_mark(in);
-    const bool cpu = key_is(key, "cpu");
+    const bool cpu = text_is(key, "cpu");
     const char *amount = NULL;
     const char *why = NULL;
 
-    must(cpu || key_is(key, "memory"));
+    must(cpu || text_is(key, "memory"));
     *(cpu ? &out->cpu_milli : &out->memory_mib) = 0;
     if (json_read_null(in))
         return;
@@ -332,7 +332,7 @@ static const char **amount_slot(const struct wire_rules *rules, struct text key,
     const size_t whole = strlen(rules->whole_resource);
 
     must(rules->resource[0] != '\0' && whole > 0);
-    if (key_is(key, rules->resource))
+    if (text_is(key, rules->resource))
         return &out->ours;
     if (!text_starts(key, rules->whole_resource))
         return NULL;
@@ -353,7 +353,7 @@ static void read_resources(struct json_reader *in, const struct wire_rules *rule
     while (json_read_key(in, &key)) {
         const char **slot = amount_slot(rules, key, out);
         if (slot == NULL) {
-            if (out_host != NULL && (key_is(key, "cpu") || key_is(key, "memory")))
+            if (out_host != NULL && (text_is(key, "cpu") || text_is(key, "memory")))
                 read_host_amount(in, key, out_host);
             else
                 (void)json_read_skip(in); /* errors stick */

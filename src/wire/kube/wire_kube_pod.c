@@ -163,21 +163,21 @@ static bool pod_read_annotation(void *user, struct json_reader *in, struct text 
     struct pod_reading *reading = user;
     struct pod *pod = reading->pod;
 
-    if (key_is(key, "milligpu.io/allocation")) {
+    if (text_is(key, "milligpu.io/allocation")) {
         read_allocation_annotation(in, reading);
         return !in->failed;
     }
-    if (key_is(key, ANNOTATION_SIGNATURE)) {
+    if (text_is(key, ANNOTATION_SIGNATURE)) {
         read_signature(in, pod);
         return !in->failed;
     }
-    if (key_is(key, "milligpu.io/gpu-count"))
+    if (text_is(key, "milligpu.io/gpu-count"))
         return read_once(in, &pod->count);
-    if (key_is(key, "milligpu.io/gpu-model"))
+    if (text_is(key, "milligpu.io/gpu-model"))
         return read_once(in, &pod->model);
-    if (key_is(key, "milligpu.io/gpu-memory"))
+    if (text_is(key, "milligpu.io/gpu-memory"))
         return read_once(in, &pod->memory);
-    if (key_is(key, "milligpu.io/topology"))
+    if (text_is(key, "milligpu.io/topology"))
         return read_once(in, &pod->topology);
     if (!text_starts(key, count_prefix)) {
         if (annotation_is_odd(key))
@@ -234,15 +234,15 @@ static void pod_read_resource(struct json_reader *in, const struct wire_rules *r
 {
     must(name.at != NULL);
 
-    if (key_is(name, rules->resource)) {
+    if (text_is(name, rules->resource)) {
         if (out->ours != NULL)
             json_reader_fail(in, "comes twice; a key may come once");
         (void)read_amount(in, &out->ours); /* errors stick, here and below */
-    } else if (key_is(name, "cpu")) {
+    } else if (text_is(name, "cpu")) {
         read_counted(in, out, CPU);
-    } else if (key_is(name, "memory")) {
+    } else if (text_is(name, "memory")) {
         read_counted(in, out, MEMORY);
-    } else if (key_is(name, rules->whole_resource)) {
+    } else if (text_is(name, rules->whole_resource)) {
         read_counted(in, out, WHOLE);
     } else {
         (void)json_read_skip(in);
@@ -259,7 +259,7 @@ static void read_amounts(struct json_reader *in, const struct wire_rules *rules,
         return;
     while (json_read_key(in, &key)) {
         /* For Go a null is a present key with the quantity 0: the pod is ours. */
-        const bool ours = key_is(key, rules->resource);
+        const bool ours = text_is(key, rules->resource);
         if (!json_read_null(in))
             pod_read_resource(in, rules, key, out);
         else if (ours)
@@ -327,7 +327,7 @@ static void read_container(struct json_reader *in, const struct pod_reading *rea
         json_reader_fail(in, "has no \"name\"");
 
     /* An init container with restartPolicy Always is a sidecar. */
-    const bool sidecar = init && key_is(policy, "Always");
+    const bool sidecar = init && text_is(policy, "Always");
     out->facts.kind = sidecar ? CONTAINER_SIDECAR : init ? CONTAINER_INIT : CONTAINER_APP;
     take_amounts(&limits, &requests, out);
 }
@@ -489,16 +489,16 @@ static void read_condition(struct json_reader *in, struct pod_reading *reading)
         else
             (void)read_time(in, &since_ms);
     }
-    if (key_is(word[0], "Ready"))
-        reading->pod->is_ready = key_is(word[1], "True");
-    if (!key_is(word[1], "True")) {
-        if (key_is(word[0], "PodScheduled"))
+    if (text_is(word[0], "Ready"))
+        reading->pod->is_ready = text_is(word[1], "True");
+    if (!text_is(word[1], "True")) {
+        if (text_is(word[0], "PodScheduled"))
             pod_note_condition(in->arena, reading->pod, word[2], word[3], since_ms);
         return;
     }
-    if (key_is(word[0], "PodScheduled"))
+    if (text_is(word[0], "PodScheduled"))
         reading->pod->scheduled_ms = since_ms;
-    if (key_is(word[0], "PodResizePending") && key_is(word[2], "Infeasible"))
+    if (text_is(word[0], "PodResizePending") && text_is(word[2], "Infeasible"))
         reading->resize_infeasible = true;
 }
 

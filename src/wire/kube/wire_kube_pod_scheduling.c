@@ -124,12 +124,12 @@ void pod_read_owners(struct json_reader *in, struct pod *pod)
 bool pod_read_label(struct json_reader *in, struct pod *pod, struct text key)
 {
     if (pod->owner.revision == NULL &&
-        (key_is(key, "pod-template-hash") || key_is(key, "rollouts-pod-template-hash") ||
-         key_is(key, "controller-revision-hash")))
+        (text_is(key, "pod-template-hash") || text_is(key, "rollouts-pod-template-hash") ||
+         text_is(key, "controller-revision-hash")))
         read_words(in, OWNER_TEXT_MAX, &pod->owner.revision);
     else
         (void)json_read_skip(in); /* the error sticks */
-    pod->owner.argo |= key_is(key, "rollouts-pod-template-hash");
+    pod->owner.argo |= text_is(key, "rollouts-pod-template-hash");
     return !in->failed;
 }
 

@@ -162,22 +162,28 @@ static char *prioritize(struct app_fixture *fixture, struct text body)
     return answer;
 }
 
+/* Asks for pod a, beside which pod b waits: every node is judged. */
+static void ask_first(struct app_fixture *fixture)
+{
+    fixture_pod(fixture, "a", "300");
+    fixture_show_pod(fixture, "b", "300");
+    (void)scored();
+    (void)fixture_filter(fixture, "a", names);
+    const struct score_cache_counts counts = scored();
+    assert_int_equal(counts.made, NODES);
+    assert_int_equal(counts.found, 0);
+}
+
 TEST(scores__are_shared_by_filter_prioritize_and_the_next_pod)
 {
     struct app_fixture *fixture = daemon_of("rollout");
     CLEANUP(strbuf_done) struct strbuf body;
 
     strbuf_init(&body);
-    fixture_pod(fixture, "a", "300");
-    fixture_show_pod(fixture, "b", "300");
-    (void)scored();
-    (void)fixture_filter(fixture, "a", names);
-    struct score_cache_counts counts = scored();
-    assert_int_equal(counts.made, NODES);
-    assert_int_equal(counts.found, 0);
+    ask_first(fixture);
     prioritize_body(fixture, "a", &body);
     xfree(prioritize(fixture, (struct text){body.data, body.len}));
-    counts = scored();
+    struct score_cache_counts counts = scored();
     assert_int_equal(counts.made, 0);
     assert_int_equal(counts.found, NODES);
     (void)fixture_filter(fixture, "b", names);
@@ -200,15 +206,9 @@ TEST(scores__are_cached_under_every_policy)
 
     for (size_t i = 0; i < ARRAY_LEN(policy); i++) {
         struct app_fixture *fixture = daemon_of(policy[i]);
-        fixture_pod(fixture, "a", "300");
-        fixture_show_pod(fixture, "b", "300");
-        (void)scored();
-        (void)fixture_filter(fixture, "a", names);
-        struct score_cache_counts counts = scored();
-        assert_int_equal(counts.made, NODES);
-        assert_int_equal(counts.found, 0);
+        ask_first(fixture);
         (void)fixture_filter(fixture, "b", names);
-        counts = scored();
+        const struct score_cache_counts counts = scored();
         assert_int_equal(counts.made, 1); /* the node beside the offer to pod a */
         assert_int_equal(counts.found, NODES);
         assert_true(score_caches_bytes(fixture->app.score_caches) > 0);

@@ -10,10 +10,11 @@
 #include <cmocka.h>
 
 #include "milligpu/run/clock.h"
+#include "milligpu/run/metric.h"
 
 #include "kube/config.h"
+#include "support/certificate.h"
 #include "support/patience.h"
-#include "support_tls.h"
 
 enum { TURN_MS = 100 };
 
@@ -37,9 +38,9 @@ void client_init(struct client *client)
                               .folder = "/tmp/milligpu-client-XXXXXX"};
     (void)signal(SIGPIPE, SIG_IGN);
     assert_non_null(mkdtemp(client->folder));
-    tls_certificate(client->folder, "ca", NULL);
-    tls_certificate(client->folder, "server", "ca");
-    tls_tidy(client->folder);
+    assert_true(certificate_make(client->folder, "ca", NULL));
+    assert_true(certificate_make(client->folder, "server", "ca"));
+    certificate_tidy(client->folder);
     strbuf_init(&client->text);
 }
 
@@ -131,6 +132,20 @@ void client_close(struct client *client)
     client->ops.free(client->ops.ctx);
     kube_config_free(client->config);
     strbuf_done(&client->text);
+}
+
+static void sum_up(void *user, const char *labels, int64_t value)
+{
+    (void)labels;
+    *(int64_t *)user += value;
+}
+
+int64_t client_sockets(void)
+{
+    int64_t sum = 0;
+
+    metric_each(M_API_CONNECTIONS, &sum, sum_up);
+    return sum;
 }
 
 void client_remove(struct client *client)

@@ -40,6 +40,8 @@ void client_poll(struct client *client, int wait_ms);
 /* Polls until this many requests have ended, which must take less than half a minute. */
 void client_until(struct client *client, unsigned ended);
 void client_close(struct client *client);
+/* How many sockets kube_curl has opened so far, in the whole process. */
+int64_t client_sockets(void);
 /* Removes the files of client_init(); no others may be left in the folder. */
 void client_remove(struct client *client);
 

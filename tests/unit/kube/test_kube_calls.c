@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "milligpu/base/alloc.h"
-#include "milligpu/run/metric.h"
 
 #include "support/patience.h"
 #include "support/test.h"
@@ -27,11 +26,15 @@ enum { TIMEOUT_MS = 20000 };
     "\x08\x03"                                                                                     \
     "103"
 
+struct fixture;
+
+/* The answer to a stream, when the request is complete. False: the connection ends. */
+typedef bool answer_stream(struct fixture *fixture, gnutls_session_t session, unsigned stream);
+
 struct fixture {
     struct h2_pair pair;
     struct text settings; /* the server's */
-    /* The answer to a stream, when the request is complete. False: the connection ends. */
-    bool (*answer)(struct fixture *fixture, gnutls_session_t session, unsigned stream);
+    answer_stream *answer;
     atomic_uint connections;
     atomic_uint streams;   /* complete requests */
     atomic_uint resets;    /* RST_STREAM of the client */
@@ -40,20 +43,6 @@ struct fixture {
     nghttp2_hd_inflater *inflater;
     int64_t sockets; /* before the test */
 };
-
-static void sum_up(void *user, const char *labels, int64_t value)
-{
-    (void)labels;
-    *(int64_t *)user += value;
-}
-
-static int64_t sockets(void)
-{
-    int64_t sum = 0;
-
-    metric_each(M_API_CONNECTIONS, &sum, sum_up);
-    return sum;
-}
 
 /* ---- the server ---- */
 
@@ -127,7 +116,7 @@ static int set_up(void **state)
     fixture->pair.server.user = fixture;
     fixture->answer = say_ok;
     h2_start(&fixture->pair.server, &fixture->pair.client);
-    fixture->sockets = sockets();
+    fixture->sockets = client_sockets();
     *state = fixture;
     return 0;
 }
@@ -149,6 +138,15 @@ static struct client *connected(struct fixture *fixture)
 {
     client_connect(&fixture->pair.client, fixture->pair.server.port);
     return &fixture->pair.client;
+}
+
+/* One POST, which the server has answered so. */
+static struct client *asked(struct fixture *fixture, answer_stream *answer)
+{
+    fixture->answer = answer;
+    struct client *client = connected(fixture);
+    client_ask(client, 1, "{}", TIMEOUT_MS);
+    return client;
 }
 
 static void expect_header(const struct fixture *fixture, const char *line)
@@ -216,10 +214,8 @@ static bool say_too_many(struct fixture *fixture, gnutls_session_t session, unsi
 
 FIXTURE_TEST(answer__has_one_head_with_retry_after)
 {
-    fixture->answer = say_too_many;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, say_too_many);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->done, 1);
     assert_int_equal(client->heads, 1);
     assert_int_equal(client->status, 429);
@@ -239,10 +235,8 @@ static bool say_with_a_trailer(struct fixture *fixture, gnutls_session_t session
 
 FIXTURE_TEST(answer__ends_with_a_trailer_that_does_not_count)
 {
-    fixture->answer = say_with_a_trailer;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, say_with_a_trailer);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->done, 1);
     assert_int_equal(client->heads, 1);
     assert_int_equal(client->status, 200);
@@ -269,10 +263,8 @@ FIXTURE_TEST(refused_token__is_read_again_and_the_call_repeated)
     assert_true(fputs("old", file) >= 0);
     assert_int_equal(fclose(file), 0);
     fixture->pair.client.user = "tokenFile: token";
-    fixture->answer = say_401_once;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, say_401_once);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->status, 201);
     assert_int_equal(client->heads, 1);
     assert_string_equal(client->text.data, "yes");
@@ -305,20 +297,16 @@ static bool break_stream(struct fixture *fixture, gnutls_session_t session, unsi
 /* A proxy may have passed the request on before. */
 FIXTURE_TEST(refused_stream__is_not_reported_unsent)
 {
-    fixture->answer = refuse_stream;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, refuse_stream);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->failed, 1);
     assert_int_equal(client->unsent, 0);
 }
 
 FIXTURE_TEST(broken_stream__is_not_reported_unsent)
 {
-    fixture->answer = break_stream;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, break_stream);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->failed, 1);
     assert_int_equal(client->unsent, 0);
     fixture->answer = say_ok;
@@ -336,10 +324,8 @@ static bool refuse_after_head(struct fixture *fixture, gnutls_session_t session,
 
 FIXTURE_TEST(stream_refused_after_a_head__is_not_reported_unsent)
 {
-    fixture->answer = refuse_after_head;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, refuse_after_head);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->failed, 1);
     assert_int_equal(client->unsent, 0);
 }
@@ -356,10 +342,8 @@ static bool say_no_status(struct fixture *fixture, gnutls_session_t session, uns
 
 FIXTURE_TEST(status_below_100__fails_its_call)
 {
-    fixture->answer = say_no_status;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, say_no_status);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->failed, 1);
     assert_int_equal(client->unsent, 0);
     assert_int_equal(client->text.len, 0);
@@ -397,9 +381,9 @@ FIXTURE_TEST(goaway__leaves_one_stream_its_answer_and_reports_the_others_unsent)
     client_until(client, 2);
     assert_int_equal(client->unsent, 2);
     client_begin(client, 4, "{}", TIMEOUT_MS); /* while a stream is open */
-    for (int i = 0; i < 600 && sockets() - fixture->sockets < 2; i++)
+    for (int i = 0; i < 600 && client_sockets() - fixture->sockets < 2; i++)
         client_poll(client, 50);
-    assert_int_equal(sockets() - fixture->sockets, 2); /* it does not wait for that stream */
+    assert_int_equal(client_sockets() - fixture->sockets, 2); /* it does not wait for that stream */
     atomic_store(&fixture->released, true);
     client_until(client, 4);
     assert_int_equal(client->done, 2);
@@ -415,15 +399,13 @@ static bool hang_up(struct fixture *fixture, gnutls_session_t session, unsigned 
 
 FIXTURE_TEST(closed_connection__is_replaced_for_the_next_call)
 {
-    fixture->answer = hang_up;
-    struct client *client = connected(fixture);
+    struct client *client = asked(fixture, hang_up);
 
-    client_ask(client, 1, "{}", TIMEOUT_MS);
     assert_int_equal(client->failed, 1);
     assert_int_equal(client->unsent, 0);
     client_ask(client, 2, "{}", TIMEOUT_MS);
     assert_int_equal(client->done, 1);
-    assert_int_equal(sockets() - fixture->sockets, 2);
+    assert_int_equal(client_sockets() - fixture->sockets, 2);
 }
 
 static bool keep_silent(struct fixture *fixture, gnutls_session_t session, unsigned stream)

@@ -8,9 +8,9 @@
 #include "milligpu/run/file.h"
 
 #include "kube/config.h"
+#include "support/certificate.h"
 #include "support/fake_api.h"
 #include "support/test.h"
-#include "support_tls.h"
 
 /* Made once by the openssl program, in a folder that is removed at the end. */
 static char folder[64];
@@ -55,11 +55,11 @@ static int make_all(void **state)
     (void)signal(SIGPIPE, SIG_IGN);
     (void)snprintf(folder, sizeof folder, "/tmp/milligpu-tls-XXXXXX");
     assert_non_null(mkdtemp(folder));
-    tls_certificate(folder, "ca", NULL);
-    tls_certificate(folder, "other-ca", NULL);
-    tls_certificate(folder, "server", "ca");
-    tls_certificate(folder, "client", "ca");
-    tls_certificate(folder, "stranger", "other-ca");
+    assert_true(certificate_make(folder, "ca", NULL));
+    assert_true(certificate_make(folder, "other-ca", NULL));
+    assert_true(certificate_make(folder, "server", "ca"));
+    assert_true(certificate_make(folder, "client", "ca"));
+    assert_true(certificate_make(folder, "stranger", "other-ca"));
     return 0;
 }
 
@@ -75,7 +75,7 @@ static int remove_all(void **state)
         (void)snprintf(file, sizeof file, "%s.key", name[i]);
         (void)unlink(at(file));
     }
-    tls_tidy(folder);
+    certificate_tidy(folder);
     return rmdir(folder);
 }
 

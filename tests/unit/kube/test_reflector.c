@@ -336,7 +336,7 @@ FIXTURE_TEST(list__lets_the_sink_find_the_end_of_an_object)
     assert_int_equal(stats_of(fixture).last_seen_ms, fixture->now_ms);
 }
 
-/* What is refused because of its size is not taken before its size is known. */
+/* An object that is refused because of its size is not taken before its size is known. */
 FIXTURE_TEST(list__shows_the_sink_no_more_than_an_object_may_have)
 {
     struct strbuf page;

@@ -188,7 +188,7 @@ WIRE_TEST(list_decoder__finds_the_same_in_one_pass)
     }
 }
 
-/* What is nested too deeply for one pass is read by itself, and is refused at the same depth. */
+/* An object nested too deeply for one pass is read by itself, and is refused at the same depth. */
 WIRE_TEST(list_decoder__finds_the_same_at_any_depth)
 {
     static const int depths[] = {60,    63,    64,    65,    93,    94,    95,    96,

@@ -74,7 +74,7 @@ static void intern_some(struct names *names, unsigned from, unsigned to)
     }
 }
 
-/* Without the names themselves. */
+/* The names themselves are left out. */
 static size_t table_bytes(const struct names *names)
 {
     return names_bytes(names) - names_count(names) * (offsetof(struct atom, text) + 13);

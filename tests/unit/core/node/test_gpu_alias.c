@@ -105,7 +105,7 @@ TEST(alias__is_read_up_to_the_end_of_the_text)
     assert_int_equal(gpu_alias_number(atom("n1"), (struct text){0}), 0);
 }
 
-/* Of a Node object; nothing else has a node's name. */
+/* The name is of a Node object: nothing else has a node's name. */
 TEST(alias__of_the_longest_name_has_room)
 {
     char name[NAME_BYTES_MAX + 2];

@@ -199,7 +199,7 @@ CORE_TEST(policy_is_behind__agrees_with_the_order)
     }
 }
 
-/* What the heads decide, the order decides alike; each key counts to its ends. */
+/* The order decides as the heads do, where they decide; each key counts to its ends. */
 CORE_TEST(order_head__agrees_with_the_order)
 {
     static const int64_t amount[] = {-ORDER_KEY_MAX, -1, 0, 1, ORDER_KEY_MAX};

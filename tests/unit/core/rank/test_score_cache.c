@@ -224,7 +224,7 @@ CACHE_TEST(score_cache__of_numbers_knows_no_workload)
     assert_right(core, cluster_shape(core, 0));
     assert_int_equal(score_cache_counts(cache).bytes, empty + once);
     assert_int_equal(score_cache_counts(cache).made, 3 * NODES);
-    /* After one that knows the losses of a workload, a context that has none at all. */
+    /* A context without a workload comes after one that knows the losses of one. */
     cluster_set_policy(core, POLICY_ROLLOUT, SHAPES);
     assert_right(core, cluster_shape(core, 0));
     struct policy_context *context = policy_context_new(POLICY_BINPACK, SEED, NULL);

@@ -1,34 +1,32 @@
-#include "support_tls.h"
+#include "certificate.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
 #include <spawn.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+enum { PATH_BYTES = 4200 };
 
 static void write_config(const char *path)
 {
     FILE *file = fopen(path, "w");
 
-    assert_non_null(file);
-    assert_true(fputs("[req]\ndistinguished_name = dn\n[dn]\n"
-                      "[ca]\nbasicConstraints = critical, CA:TRUE\n"
-                      "subjectKeyIdentifier = hash\n"
-                      "[leaf]\nbasicConstraints = critical, CA:FALSE\n"
-                      "subjectAltName = IP:127.0.0.1, DNS:kube.test\n"
-                      "extendedKeyUsage = serverAuth, clientAuth\n",
-                      file) >= 0);
-    assert_int_equal(fclose(file), 0);
+    must(file != NULL);
+    must(fputs("[req]\ndistinguished_name = dn\n[dn]\n"
+               "[ca]\nbasicConstraints = critical, CA:TRUE\n"
+               "subjectKeyIdentifier = hash\n"
+               "[leaf]\nbasicConstraints = critical, CA:FALSE\n"
+               "subjectAltName = IP:127.0.0.1, DNS:kube.test\n"
+               "extendedKeyUsage = serverAuth, clientAuth\n",
+               file) >= 0);
+    must(fclose(file) == 0);
 }
 
-void tls_certificate(const char *folder, const char *name, const char *issuer)
+bool certificate_make(const char *folder, const char *name, const char *issuer)
 {
-    char key[128], crt[128], config[128], log[128], ca_crt[128], ca_key[128], subject[64];
+    char key[PATH_BYTES], crt[PATH_BYTES], config[PATH_BYTES], log[PATH_BYTES];
+    char ca_crt[PATH_BYTES], ca_key[PATH_BYTES], subject[64];
     pid_t pid;
     int status = -1;
 
@@ -72,15 +70,14 @@ void tls_certificate(const char *folder, const char *name, const char *issuer)
     posix_spawn_file_actions_t files;
     (void)posix_spawn_file_actions_init(&files);
     (void)posix_spawn_file_actions_addopen(&files, 2, log, O_WRONLY | O_CREAT, 0600);
-    assert_int_equal(posix_spawnp(&pid, "openssl", &files, NULL, argv.wanted, environ), 0);
+    const int failed = posix_spawnp(&pid, "openssl", &files, NULL, argv.wanted, environ);
     (void)posix_spawn_file_actions_destroy(&files);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    return failed == 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-void tls_tidy(const char *folder)
+void certificate_tidy(const char *folder)
 {
-    char path[128];
+    char path[PATH_BYTES];
 
     (void)snprintf(path, sizeof path, "%s/openssl.cnf", folder);
     (void)unlink(path);
