@@ -190,16 +190,14 @@ static void shown_names(struct map *shown, const struct node *node)
 }
 
 /*
- * A score cache of fgd or rollout remembers a node as it was last judged: with the GPUs that were
- * made up for pods that somebody else bound there.
+ * A score cache remembers a node as it was last judged: with the GPUs that were made up for pods
+ * that somebody else bound there.
  */
 static size_t remembered_names(const struct sim *sim)
 {
     const size_t most = (size_t)sim->model.n_nodes * REMEMBERED;
     size_t names = 0;
 
-    if (strcmp(sim->policy.order, "fgd") != 0 && strcmp(sim->policy.order, "rollout") != 0)
-        return 0;
     for (uint32_t i = 0; i < sim->model.n_pods; i++) {
         const struct model_pod *pod = &sim->model.pod[i];
         for (uint32_t w = 0; !pod->ours && pod->node[0] != '\0' && w < pod->shape->n_wants; w++)
