@@ -294,17 +294,34 @@ step_story() {
 RESULTS=()
 PASSED=0
 FAILED=0
+WHAT_FAILED=
 
-run_step() { # name command...
-    local name=$1 start=$SECONDS rc word
-    shift
-    mkdir -p build
-    printf '\n==== %s\n' "$name"
+strict() { # command...
     (
         set -euo pipefail
         "$@"
     )
-    rc=$?
+}
+
+# Prints what failed again, as the last thing: who reads a log that was cut sees its end.
+what_failed() { # name log
+    local signs='^(FAIL|ERROR|violation|replay|Error|[A-Za-z.]*Error): |\*\*\*|^[^ ]*:[0-9]+:[0-9]*:? (fatal )?error:|FAILED|^ *--- FAIL|^ +[a-z_]+_test\.go:[0-9]+:|^\[  FAILED'
+    echo "---- what failed in $1:"
+    grep -aE "$signs" "$2" | tail -n 12 | cut -c 1-200
+}
+
+run_step() { # name command...
+    local name=$1 start=$SECONDS rc word log=build/step.log
+    shift
+    mkdir -p build
+    printf '\n==== %s\n' "$name"
+    if [ -t 1 ]; then
+        strict "$@"
+        rc=$?
+    else
+        strict "$@" 2>&1 | tee $log
+        rc=${PIPESTATUS[0]}
+    fi
     word=passed
     if [ $rc = $SKIP ] && [ "${CI:-}" != true ]; then
         word=skipped
@@ -313,6 +330,7 @@ run_step() { # name command...
     else
         word=FAILED
         FAILED=$((FAILED + 1))
+        [ -t 1 ] || WHAT_FAILED+=$(what_failed "$name" $log)$'\n'
     fi
     RESULTS+=("$(printf '%-14s %-8s %5d s' "$name" "$word" $((SECONDS - start)))")
 }
@@ -344,7 +362,7 @@ main() {
             run_step "$name" "step_$name"
         done
     fi
-    printf '\n'
+    printf '\n%s' "$WHAT_FAILED"
     printf '%s\n' "${RESULTS[@]}"
     printf '%d passed, %d failed\n' $PASSED $FAILED
     [ $FAILED = 0 ]
