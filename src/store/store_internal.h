@@ -207,7 +207,7 @@ enum {
     X(ST_IDLE_DROP, "DELETE FROM idle WHERE allocation = (SELECT id FROM allocation WHERE uid = ?" \
                     " AND bytes = 0) AND container = ? AND gpu = ?")                               \
     X(ST_IDLE_DROP_NODE, "DELETE FROM idle WHERE allocation IN"                                    \
-                         " (SELECT id FROM allocation WHERE lives_on = ?)")                        \
+                         " (SELECT allocation FROM charge WHERE live = 1 AND node = ?)")           \
     X(ST_IDLE, "SELECT a.node, a.uid, i.container, i.gpu, i.since_ms FROM idle AS i"               \
                " JOIN allocation AS a ON a.id = i.allocation ORDER BY a.node")                     \
     X(ST_REPORTED_SET, "INSERT INTO reported (one, until_ms) VALUES (1, ?)"                        \

@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 10.  application_id 0x6d475055 ("mGPU"), user_version 10.
+-- The ledger of milligpu on disk, version 11.  application_id 0x6d475055 ("mGPU"), user_version 11.
 --
 --   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -93,17 +93,21 @@ CREATE TABLE allocation (
     bytes          INTEGER NOT NULL DEFAULT 0 CHECK (bytes >= 0),
     is_other       INTEGER NOT NULL DEFAULT 0 CHECK (is_other IN (0, 1)), -- counted in the row '' of past
     past_of        TEXT GENERATED ALWAYS AS (CASE is_other WHEN 0 THEN namespace ELSE '' END) VIRTUAL,
-    -- The node must be there for as long as the allocation lives, and no longer.  It lives while bytes is 0: a step from
-    -- reserved to bound does not set that column, so it writes no page of the indexes of live rows.
-    lives_on       TEXT GENERATED ALWAYS AS (CASE bytes WHEN 0 THEN node END) VIRTUAL REFERENCES node (name)
+    -- It lives while bytes is 0: a step from reserved to bound does not set that column, so it writes no page of the
+    -- indexes of live rows.
+    lives_on       TEXT GENERATED ALWAYS AS (CASE bytes WHEN 0 THEN node END) VIRTUAL
                    CHECK ((lives_on IS NULL) = (state = 'released')),
+    -- The node must be there for as long as the allocation lives, and no longer.  A charge keeps it by its GPU (gpu_kept).
+    -- This keeps it for a live allocation that may have no charge: hardly a bind writes its index.
+    needs_node     TEXT GENERATED ALWAYS AS (CASE WHEN bytes = 0 AND (origin = 'observed' OR held_gpus > 0) THEN node END)
+                   VIRTUAL REFERENCES node (name),
     CHECK (origin = 'granted' OR state <> 'reserved'),
     CHECK (origin = 'observed' OR unplaced_milli = 0),
     CHECK (in_doubt = 0 OR state = 'reserved')
 ) STRICT;
 
 CREATE UNIQUE INDEX allocation_live ON allocation (uid) WHERE bytes = 0;
-CREATE INDEX allocation_on ON allocation (lives_on) WHERE lives_on IS NOT NULL;
+CREATE INDEX allocation_needs ON allocation (needs_node) WHERE needs_node IS NOT NULL;
 CREATE INDEX allocation_pod ON allocation (namespace, name, id);
 CREATE INDEX allocation_past ON allocation (released_ms) WHERE state = 'released';
 CREATE INDEX allocation_past_of ON allocation (past_of, released_ms) WHERE state = 'released';

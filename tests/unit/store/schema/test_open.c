@@ -157,9 +157,9 @@ FIXTURE_TEST(open__refuses_a_newer_ledger)
 {
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
-    shelf_run(shelf, "PRAGMA user_version=11");
+    shelf_run(shelf, "PRAGMA user_version=12");
     refused(shelf, ERR_NEWER, "newer milligpu");
-    shelf_run(shelf, "PRAGMA user_version=10");
+    shelf_run(shelf, "PRAGMA user_version=11");
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -321,7 +321,8 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
         {"UPDATE allocation SET state = 'released' WHERE uid = 'a'", "CHECK"},
         {"UPDATE allocation SET bytes = 1 WHERE uid = 'a'", "CHECK"},
         {"UPDATE allocation SET state = 'reserved', bytes = 0 WHERE uid = 'c'", "shares come to"},
-        {"UPDATE allocation SET node = 'n7' WHERE uid = 'a'", "lost its node"},
+        {"UPDATE allocation SET node = 'n7' WHERE uid = 'a'", "its allocation is not"},
+        {"UPDATE allocation SET node = 'n7', held_gpus = 1 WHERE uid = 'a'", "lost its node"},
         {"DELETE FROM node", "lost its node"},
         {"DELETE FROM allocation WHERE uid = 'c'", "lost its allocation"},
         {"DELETE FROM meta", "not one row in meta"},
@@ -571,21 +572,21 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
 
 FIXTURE_TEST(migration__copies_the_older_ledger_first)
 {
-    const struct store_migration step = {.from = 10, .sql = more_things};
+    const struct store_migration step = {.from = 11, .sql = more_things};
     struct store *store = NULL;
     struct err err;
     fill(shelf);
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_sql(shelf, "PRAGMA user_version", 11);
+    assert_sql(shelf, "PRAGMA user_version", 12);
     assert_sql(shelf, "SELECT count(*) FROM extra", 0);
     assert_sql(shelf, "SELECT count(*) FROM allocation", 3);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v10-"), 1);
-    assert_non_null(strstr(shelf->notices.data, "from version 10 to 11"));
+    assert_int_equal(shelf_files(shelf, "ledger.db.v11-"), 1);
+    assert_non_null(strstr(shelf->notices.data, "from version 11 to 12"));
     /* Forward only. */
     refused(shelf, ERR_NEWER, "newer milligpu");
     /* Repeating it does nothing. */
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v10-"), 1);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v11-"), 1);
 }
 
 FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
@@ -593,21 +594,21 @@ FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
     struct store *store = NULL;
     struct err err;
     static const struct store_migration bad[] = {
-        {.from = 10, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
-        {.from = 10, .sql = "DELETE FROM node"}, /* leaves orphans */
+        {.from = 11, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
+        {.from = 11, .sql = "DELETE FROM node"}, /* leaves orphans */
     };
     fill(shelf);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
-        assert_non_null(strstr(err.text, "migrate from version 10"));
-        assert_sql(shelf, "PRAGMA user_version", 10);
+        assert_non_null(strstr(err.text, "migrate from version 11"));
+        assert_sql(shelf, "PRAGMA user_version", 11);
     }
     /* A migration whose result differs from a new file is not applied. */
-    const struct store_migration other = {.from = 10, .sql = "CREATE TABLE extra (b)"};
+    const struct store_migration other = {.from = 11, .sql = "CREATE TABLE extra (b)"};
     const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 11"));
-    assert_sql(shelf, "PRAGMA user_version", 10);
+    assert_non_null(strstr(err.text, "not those of version 12"));
+    assert_sql(shelf, "PRAGMA user_version", 11);
     shelf_open(shelf);
     shelf_same(shelf);
 }

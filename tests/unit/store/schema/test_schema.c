@@ -335,14 +335,43 @@ FIXTURE_TEST(allocation_row__is_live_once_for_a_pod)
 
 FIXTURE_TEST(node_row__stays_while_a_pod_lives_there)
 {
+    forbidden(db, "DELETE FROM node WHERE name = 'n1'"); /* charges of grants only */
+    forbidden(db, "UPDATE node SET name = 'n9' WHERE name = 'n1'");
     forbidden(db, "DELETE FROM node WHERE name = 'n2'");
     forbidden(db, POD("9", "z", "n9", "bound", "observed"));
     allowed(db, POD("9", "z", "n9", "released", "observed"));
     allowed(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id = 4;"
                 "DELETE FROM node WHERE name = 'n2'");
+    forbidden(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id IN (1, 2);"
+                  "DELETE FROM node WHERE name = 'n1'"); /* a reservation is left */
+    allowed(db, "UPDATE allocation SET state = 'released', bytes = 1 WHERE id IN (1, 2, 5);"
+                "DELETE FROM node WHERE name = 'n1'");
     must_do(db, "DELETE FROM node WHERE name = 'n3'");
     assert_counts(db, "SELECT count(*) FROM gpu WHERE node = 'n3'", 0);
     assert_counts(db, "SELECT count(*) FROM gpu", 5);
+}
+
+/* What may have no charge, which would keep the node by its GPU, keeps it itself. */
+FIXTURE_TEST(node_row__stays_while_something_without_a_charge_lives_there)
+{
+    static const char *const without[] = {
+        POD("9", "z", "n3", "bound", "observed"),
+        POD("9", "z", "n3", "bound", "granted") "UPDATE allocation SET held_gpus = 1 WHERE id = 9;",
+    };
+    char sql[1024];
+
+    for (size_t i = 0; i < ARRAY_LEN(without); i++) {
+        (void)snprintf(sql, sizeof sql, "%s DELETE FROM node WHERE name = 'n3'", without[i]);
+        forbidden(db, sql);
+        (void)snprintf(sql, sizeof sql,
+                       "%s UPDATE allocation SET state = 'released', bytes = 1 WHERE id = 9;"
+                       "DELETE FROM node WHERE name = 'n3'",
+                       without[i]);
+        allowed(db, sql);
+    }
+    must_do(db, without[1]);
+    assert_counts(db, "SELECT count(*) FROM allocation INDEXED BY allocation_needs"
+                      " WHERE needs_node IS NOT NULL", 2);
 }
 
 /*
