@@ -1,10 +1,11 @@
 /*
  * reflector - the state machine behind reflector.h. The informer has two, for nodes and pods, and
  * calls reflector_step() and reflector_answer() in its thread; the sink's functions run in them.
- * At most one request is in flight: a page of the list or the watch. Every failure sets due_ms, and
- * reflector_step() retries then. Invariants: a list is open only in PHASE_LIST, and in PHASE_WATCH
- * rv is not older than any object that the sink got. In order: failures, requests, pages, the
- * watch, answers.
+ * At most one request is in flight: a page of the list or the watch. A page is decoded while the
+ * server makes the next one: it waits in body until that is requested. Every failure sets due_ms,
+ * and reflector_step() retries then. Invariants: a list is open only in PHASE_LIST, and in
+ * PHASE_WATCH rv is not older than any object that the sink got. In order: failures, requests,
+ * pages, the watch, answers, steps.
  */
 #include "milligpu/kube/reflector.h"
 
@@ -46,6 +47,7 @@ struct reflector {
     enum phase phase; /* phase of the request in flight, or else of the next */
     bool in_flight;
     bool list_open;      /* list_begin was called, list_end not yet */
+    bool page_waits;     /* body is a whole page; it is decoded when the next one is requested */
     bool bad_line;       /* the last watch ended with a line that is no event */
     bool gone;           /* 410 was received, and no event since */
     uint32_t ids;        /* number of request ids used */
@@ -65,9 +67,9 @@ struct reflector {
     int status;
     int64_t retry_after_s;
     char rv[RV_BYTES_MAX]; /* last seen resourceVersion; "" before the first list */
-    char list_rv[RV_BYTES_MAX];
-    struct strbuf next; /* continue token; empty for the first page */
-    struct strbuf body; /* bytes of a page, or of an incomplete event */
+    char list_rv[RV_BYTES_MAX]; /* of the open list; "" before its first page is decoded */
+    struct strbuf next;         /* continue token; empty for the first page */
+    struct strbuf body;         /* bytes of a page, or of an incomplete event */
     struct arena arena;
     struct reflector_stats stats;
 };
@@ -95,6 +97,7 @@ static void reflector_trouble(struct reflector *r, const struct err *err, const 
 /* Frees the memory after a large page. */
 static void drop_body(struct reflector *r)
 {
+    must(!r->page_waits);
     if (r->body.capacity <= BODY_KEEP_BYTES) {
         strbuf_reset(&r->body);
         return;
@@ -276,12 +279,11 @@ static void request_watch(struct reflector *r, int64_t now_ms, struct kube_reque
     r->stats.watches++;
 }
 
-/* A request that cannot be started counts as failed. */
-static void reflector_ask(struct reflector *r, int64_t now_ms)
+/* Starts the next request. False: it cannot be started; err is set. */
+static bool reflector_ask(struct reflector *r, int64_t now_ms, struct err *err)
 {
     struct kube_request request = {.method = "GET", .body = TEXT("")};
     struct strbuf path;
-    struct err err;
 
     must(!r->in_flight);
     strbuf_init(&path);
@@ -291,16 +293,16 @@ static void reflector_ask(struct reflector *r, int64_t now_ms)
         request_watch(r, now_ms, &request, &path);
     request.path = path.data;
     request.id = r->rules.id_base + r->ids++;
-    drop_body(r);
+    if (!r->page_waits)
+        drop_body(r);
     r->id = request.id;
     r->status = 0;
     r->retry_after_s = 0;
     r->started_ms = now_ms;
     r->last_byte_ms = now_ms;
-    r->in_flight = r->ops.start(r->ops.ctx, &request, &err) == 0;
+    r->in_flight = r->ops.start(r->ops.ctx, &request, err) == 0;
     strbuf_done(&path);
-    if (!r->in_flight)
-        reflector_again(r, now_ms, &err);
+    return r->in_flight;
 }
 
 /* Deadline of a watch: its first bytes are due within ANSWER_MS, later ones within silence_ms. */
@@ -334,26 +336,6 @@ static void look_at_clock(struct reflector *r, int64_t now_ms)
     (void)err_set(&err, ERR_TIMEOUT, "not answered for %lld s",
                   (long long)(now_ms - r->started_ms) / 1000);
     reflector_again(r, now_ms, &err);
-}
-
-/*
- * Checks the clock first, so that a stopped watch is requested again in the same step. A list needs
- * no check, because its request has a timeout.
- */
-int64_t reflector_step(struct reflector *r, int64_t now_ms)
-{
-    must(!r->list_open || r->phase == PHASE_LIST);
-    if (r->in_flight)
-        look_at_clock(r, now_ms);
-    if (!r->in_flight && now_ms >= r->due_ms)
-        reflector_ask(r, now_ms);
-    if (!r->in_flight)
-        return r->due_ms > now_ms ? r->due_ms - now_ms : 0;
-    if (r->phase != PHASE_WATCH)
-        return IDLE_STEP_MS;
-    const int64_t left_ms = watch_until(r) - now_ms;
-    must(left_ms > 0);
-    return left_ms < IDLE_STEP_MS ? left_ms : IDLE_STEP_MS;
 }
 
 /* ---- a page of the list ---- */
@@ -407,23 +389,39 @@ static void list_is_complete(struct reflector *r, int64_t now_ms)
     r->sink.list_end(r->sink.user, r->list_rv);
 }
 
-/* An empty continue token means that this page was the last. */
-static void next_page(struct reflector *r, const struct list_page *page, int64_t now_ms)
+/* Sets the page that is requested next; its number of items grows again after a large one. */
+static void next_page(struct reflector *r, const char *continue_token, int64_t now_ms)
 {
     r->page_tries = 0;
     r->page = r->page < r->rules.page / 2 ? r->page * 2 : r->rules.page;
     r->due_ms = now_ms;
     strbuf_reset(&r->next);
-    strbuf_str(&r->next, page->continue_token);
-    if (r->next.len == 0)
-        list_is_complete(r, now_ms);
+    strbuf_str(&r->next, continue_token);
+}
+
+/*
+ * A list is one snapshot, with the version of its first page. Every page has a version, so an
+ * answer without one (such as {} from a proxy) is no page: as a last page, it would make all
+ * objects of the missing pages look deleted.
+ */
+static int check_page(struct reflector *r, const struct list_page *page, struct err *err)
+{
+    const bool first = r->list_rv[0] == '\0';
+    char version[RV_BYTES_MAX];
+
+    if (!reflector_remember(first ? r->list_rv : version, page->resource_version))
+        return err_set(err, ERR_INVALID, "metadata.resourceVersion: expected 1 to %d bytes",
+                       RV_BYTES_MAX - 1);
+    if (strlen(page->continue_token) > CONTINUE_MAX)
+        return err_set(err, ERR_TOO_LARGE, "metadata.continue: more than %d bytes", CONTINUE_MAX);
+    return 0;
 }
 
 /*
  * Decodes straight into the sink: if a page fails in the middle, the sink has a part of it, and
- * list_failed() reports that the list will not end.
+ * list_failed() reports that the list will not end. False: the list begins again.
  */
-static void page_came(struct reflector *r, int64_t now_ms)
+static bool decode_page(struct reflector *r, int64_t now_ms)
 {
     struct listing listing = {r, now_ms};
     const struct list_items items = {
@@ -431,36 +429,56 @@ static void page_came(struct reflector *r, int64_t now_ms)
         .begin = r->sink.listed_first != NULL ? begin_list_item : NULL,
         .item = list_item,
     };
+    const bool ahead = r->page_waits; /* next has the token already */
     struct list_page page = {"", ""};
-    const bool first = r->next.len == 0;
     struct err err;
 
-    must(!r->in_flight);
+    must(r->list_open);
+    r->page_waits = false;
+    arena_reset(&r->arena);
+    int rc =
+        list_decode_items((struct text){r->body.data, r->body.len}, &r->arena, &items, &page, &err);
+    if (rc == 0)
+        rc = check_page(r, &page, &err);
+    drop_body(r);
+    if (rc < 0) {
+        reflector_relist(r, now_ms, &err);
+        return false;
+    }
+    must(!ahead || strcmp(r->next.data, page.continue_token) == 0); /* a key comes once */
+    if (!ahead)
+        next_page(r, page.continue_token, now_ms);
+    if (r->next.len == 0)
+        list_is_complete(r, now_ms);
+    return true;
+}
+
+/* Decodes the page that waits, if any does. False: the list begins again. */
+static bool decode_waiting(struct reflector *r, int64_t now_ms)
+{
+    must(!r->page_waits || r->phase == PHASE_LIST);
+    return !r->page_waits || decode_page(r, now_ms);
+}
+
+/* A page waits until the next one is requested; the last is decoded at once. */
+static void page_came(struct reflector *r, int64_t now_ms)
+{
+    must(!r->in_flight && !r->page_waits);
     if (!r->list_open) {
         r->list_open = true;
+        r->list_rv[0] = '\0';
         /* The time of the request for the first page, not of its answer. */
         r->stats.asked_ms = r->started_ms;
         r->sink.list_begin(r->sink.user);
     }
     arena_reset(&r->arena);
-    int rc =
-        list_decode_items((struct text){r->body.data, r->body.len}, &r->arena, &items, &page, &err);
-    /*
-     * A list is one snapshot, with the version of its first page. Every page has a version, so an
-     * answer without one (such as {} from a proxy) is no page: as a last page, it would make all
-     * objects of the missing pages look deleted.
-     */
-    char version[RV_BYTES_MAX];
-    if (rc == 0 && !reflector_remember(first ? r->list_rv : version, page.resource_version))
-        rc = err_set(&err, ERR_INVALID, "metadata.resourceVersion: expected 1 to %d bytes",
-                     RV_BYTES_MAX - 1);
-    if (rc == 0 && strlen(page.continue_token) > CONTINUE_MAX)
-        rc = err_set(&err, ERR_TOO_LARGE, "metadata.continue: more than %d bytes", CONTINUE_MAX);
-    if (rc < 0)
-        reflector_relist(r, now_ms, &err);
-    else
-        next_page(r, &page, now_ms);
-    drop_body(r);
+    const char *token = list_continue((struct text){r->body.data, r->body.len}, &r->arena);
+    if (token[0] == '\0' || strlen(token) > CONTINUE_MAX) {
+        (void)decode_page(r, now_ms);
+        return;
+    }
+    next_page(r, token, now_ms);
+    r->page_waits = true;
 }
 
 /*
@@ -738,6 +756,8 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
     must(!r->list_open || r->phase == PHASE_LIST);
     if (answer->id < r->rules.id_base || answer->id - r->rules.id_base > UINT32_MAX)
         return false;
+    if (r->in_flight && answer->id == r->id)
+        (void)decode_waiting(r, now_ms); /* its failure stops the request */
     /* An answer to a stopped request. */
     if (!r->in_flight || answer->id != r->id)
         return true;
@@ -760,6 +780,43 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
         break;
     }
     return true;
+}
+
+/* ---- steps ---- */
+
+/* A request that cannot be started counts as failed, after the page before it is decoded. */
+static void ask_when_due(struct reflector *r, int64_t now_ms)
+{
+    struct err err;
+
+    if (r->in_flight || now_ms < r->due_ms || reflector_ask(r, now_ms, &err))
+        return;
+    if (decode_waiting(r, now_ms))
+        reflector_again(r, now_ms, &err);
+}
+
+/*
+ * Checks the clock first, so that a stopped watch is requested again in the same step. A list needs
+ * no check, because its request has a timeout. Between the request for a page and the decoding of
+ * the page before, the caller polls, which sends the request.
+ */
+int64_t reflector_step(struct reflector *r, int64_t now_ms)
+{
+    must(!r->list_open || r->phase == PHASE_LIST);
+    if (r->in_flight) {
+        look_at_clock(r, now_ms);
+        (void)decode_waiting(r, now_ms);
+    }
+    ask_when_due(r, now_ms);
+    if (r->page_waits)
+        return 0;
+    if (!r->in_flight)
+        return r->due_ms > now_ms ? r->due_ms - now_ms : 0;
+    if (r->phase != PHASE_WATCH)
+        return IDLE_STEP_MS;
+    const int64_t left_ms = watch_until(r) - now_ms;
+    must(left_ms > 0);
+    return left_ms < IDLE_STEP_MS ? left_ms : IDLE_STEP_MS;
 }
 
 /* ---- creation and end ---- */

@@ -6,7 +6,8 @@
  *      \------- backoff -------/
  *
  * A step function over kube_ops, without a thread or a clock, so the simulator can run it. Pages
- * are decoded item by item; an event may be cut anywhere in the stream.
+ * are decoded item by item, and the next page is requested before one is decoded, so that the
+ * server makes it meanwhile. An event may be cut anywhere in the stream.
  *
  * The sink gets list_begin, then every object once through listed_first() or listed(), then
  * list_end; changed() and deleted() follow only after a list_end. Events may repeat. An object that
@@ -63,7 +64,7 @@ struct reflector *reflector_new(const struct reflector_rules *rules, const struc
                                 const struct reflector_sink *sink) MUST_USE;
 void reflector_free(struct reflector *reflector); /* cancels the request in flight */
 
-/* Starts due requests; returns the time until the next step, in ms. */
+/* Starts due requests and decodes a page that waits; returns the time until the next step, in ms. */
 int64_t reflector_step(struct reflector *reflector, int64_t now_ms);
 
 /* Handles an answer; false if its id is not of this reflector. */

@@ -139,6 +139,28 @@ int list_decode_items(struct text bytes, struct arena *arena, const struct list_
     return json_reader_finish(&in);
 }
 
+const char *list_continue(struct text page, struct arena *arena)
+{
+    struct json_read_fields fields = JSON_FIELDS(list_keys);
+    struct list_page out = {.resource_version = "", .continue_token = ""};
+    struct json_reader in;
+    struct err err;
+    int key;
+
+    must(page.at != NULL || page.len == 0);
+    json_reader_init(&in, page, "List", arena, &err);
+    if (!json_read_object(&in))
+        return "";
+    while (json_read_field(&in, &fields, &key) && key != 2) {
+        if (key == 0)
+            read_list_kind(&in);
+        else
+            read_list_meta(&in, &out);
+    }
+    must(out.continue_token != NULL);
+    return in.failed ? "" : out.continue_token;
+}
+
 static void status_clear(struct status *out)
 {
     *out = (struct status){.reason = "", .message = ""};

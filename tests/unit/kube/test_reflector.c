@@ -182,9 +182,15 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
+/* As the informer does: a step that asks for no wait is followed by the next one. */
 static void step(struct fixture *fixture)
 {
-    fixture->wait_ms = reflector_step(fixture->reflector, fixture->now_ms);
+    int left = 4;
+
+    do
+        fixture->wait_ms = reflector_step(fixture->reflector, fixture->now_ms);
+    while (fixture->wait_ms == 0 && --left > 0);
+    assert_true(left > 0);
 }
 
 static void later(struct fixture *fixture, int64_t ms)
@@ -324,6 +330,105 @@ FIXTURE_TEST(list__follows_pages_to_the_end)
     watches_from(fixture, "90");
     assert_true(stats_of(fixture).synced);
     assert_int_equal(stats_of(fixture).lists, 1);
+}
+
+/* The server makes it meanwhile. */
+FIXTURE_TEST(list__requests_the_next_page_before_it_decodes_one)
+{
+    head(fixture, 200);
+    data(fixture, MORE("90", "t", ITEM("a")));
+    answer(fixture, KUBE_DONE, 200, "");
+    assert_int_equal(reflector_step(fixture->reflector, fixture->now_ms), 0);
+    assert_true(fixture->busy);
+    assert_non_null(strstr(fixture->path, "&continue=t"));
+    received(fixture, "begin");
+    step(fixture);
+    received(fixture, "listed:a");
+    assert_true(fixture->wait_ms > 0);
+}
+
+FIXTURE_TEST(list__decodes_a_page_before_the_next_one_arrives)
+{
+    static const char *const next[] = {MORE("90", "u", ITEM("b")), PAGE("90", ITEM("c"))};
+
+    head(fixture, 200);
+    data(fixture, MORE("90", "t", ITEM("a")));
+    answer(fixture, KUBE_DONE, 200, "");
+    for (size_t i = 0; i < ARRAY_LEN(next); i++) {
+        assert_int_equal(reflector_step(fixture->reflector, fixture->now_ms), 0);
+        head(fixture, 200);
+        data(fixture, next[i]);
+        answer(fixture, KUBE_DONE, 200, "");
+    }
+    received(fixture, "begin listed:a listed:b listed:c end");
+    step(fixture);
+    watches_from(fixture, "90");
+}
+
+FIXTURE_TEST(list__with_metadata_behind_its_items_is_decoded_first)
+{
+    whole(fixture, 200, "{'items':[" ITEM("a") "],'metadata':{'resourceVersion':'9','continue':'t'}}");
+    received(fixture, "begin listed:a");
+    assert_non_null(strstr(fixture->path, "&continue=t"));
+    whole(fixture, 200, PAGE("9", ITEM("b")));
+    received(fixture, "listed:b end");
+}
+
+FIXTURE_TEST(page__that_cannot_be_decoded_stops_the_request_for_the_next)
+{
+    whole(fixture, 200, MORE("9", "t", ITEM("a") ",{'metadata':{'name':'nameless'}}"));
+    received(fixture, "begin listed:a failed");
+    assert_int_equal(fixture->cancelled, 1);
+    const struct kube_answer late = {.id = fixture->id, .piece = KUBE_HEAD, .status = 200};
+    assert_true(reflector_answer(fixture->reflector, fixture->now_ms, &late));
+    lists_again(fixture);
+    assert_null(strstr(fixture->path, "continue"));
+    whole(fixture, 200, one_page);
+    received(fixture, "begin listed:a end");
+}
+
+FIXTURE_TEST(page__that_cannot_be_decoded_stops_the_next_one_that_arrives)
+{
+    head(fixture, 200);
+    data(fixture, MORE("9", "t", "{'metadata':{'name':'nameless'}}"));
+    answer(fixture, KUBE_DONE, 200, "");
+    assert_int_equal(reflector_step(fixture->reflector, fixture->now_ms), 0);
+    head(fixture, 200);
+    received(fixture, "begin failed");
+    assert_false(fixture->busy);
+    assert_int_equal(fixture->cancelled, 1);
+    lists_again(fixture);
+}
+
+FIXTURE_TEST(page__is_decoded_even_if_the_next_cannot_be_requested)
+{
+    head(fixture, 200);
+    data(fixture, MORE("9", "t", ITEM("a")));
+    fixture->start_fails = true;
+    answer(fixture, KUBE_DONE, 200, "");
+    step(fixture);
+    received(fixture, "begin listed:a");
+    assert_false(fixture->busy);
+    assert_int_equal(stats_of(fixture).failures, 1);
+    fixture->start_fails = false;
+    later(fixture, fixture->wait_ms);
+    assert_non_null(strstr(fixture->path, "&continue=t"));
+    whole(fixture, 200, PAGE("9", ITEM("b")));
+    received(fixture, "listed:b end");
+}
+
+/* One failure, and one list that begins again. */
+FIXTURE_TEST(page__that_cannot_be_decoded_or_followed_begins_the_list_once)
+{
+    head(fixture, 200);
+    data(fixture, MORE("9", "t", "{'metadata':{'name':'nameless'}}"));
+    fixture->start_fails = true;
+    answer(fixture, KUBE_DONE, 200, "");
+    step(fixture);
+    received(fixture, "begin failed");
+    assert_int_equal(stats_of(fixture).failures, 1);
+    fixture->start_fails = false;
+    lists_again(fixture);
 }
 
 FIXTURE_TEST(list__lets_the_sink_find_the_end_of_an_object)

@@ -67,6 +67,27 @@ WIRE_TEST(list_decoder__takes_an_empty_list)
     }
 }
 
+WIRE_TEST(list_continue__is_read_without_the_items)
+{
+    static const char *const page[][2] = {
+        {"{'kind':'PodList','metadata':{'resourceVersion':'42','continue':'t\\u003d'},'items':[",
+         "t="},
+        {"{'metadata':{'continue':'t'}}", "t"},
+        {"{'metadata':{'resourceVersion':'42'},'items':[{}]}", ""},
+        {"{'items':[{}],'metadata':{'continue':'t'}}", ""},
+        {"{'kind':'Status','metadata':{'continue':'t'}}", ""},
+        {"{'kind':'PodList','metadata':{'continue':'t", ""},
+        {"{'metadata':{'continue':'t'},'metadata':{'continue':'u'}}", ""},
+        {"{'metadata':{'continue':7},'items':[]}", ""},
+        {"[]", ""},
+        {"", ""},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(page); i++)
+        assert_string_equal(list_continue(exact_json(fixture, page[i][0]), &fixture->arena),
+                            page[i][1]);
+}
+
 WIRE_TEST(list_decoder__can_be_stopped_by_an_item)
 {
     struct seen seen = {.stop_after = 2};

@@ -122,6 +122,11 @@ struct list_items {
 };
 int list_decode_items(struct text bytes, struct arena *arena, const struct list_items *items,
                       struct list_page *out, struct err *err) MUST_USE;
+/*
+ * The continue token of a page, without a look at its items: "" if the page is the last one, if its
+ * metadata comes behind its items, or if what comes before them is no list.
+ */
+const char *list_continue(struct text page, struct arena *arena);
 
 enum watch_type { WATCH_ADDED, WATCH_MODIFIED, WATCH_DELETED, WATCH_BOOKMARK, WATCH_ERROR };
 
