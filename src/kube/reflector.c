@@ -66,7 +66,7 @@ struct reflector {
     uint64_t watch_events; /* number of events of the watch in flight */
     int status;
     int64_t retry_after_s;
-    char rv[RV_BYTES_MAX]; /* last seen resourceVersion; "" before the first list */
+    char rv[RV_BYTES_MAX];      /* last seen resourceVersion; "" before the first list */
     char list_rv[RV_BYTES_MAX]; /* of the open list; "" before its first page is decoded */
     struct strbuf next;         /* continue token; empty for the first page */
     struct strbuf body;         /* bytes of a page, or of an incomplete event */

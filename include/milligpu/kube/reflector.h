@@ -64,7 +64,9 @@ struct reflector *reflector_new(const struct reflector_rules *rules, const struc
                                 const struct reflector_sink *sink) MUST_USE;
 void reflector_free(struct reflector *reflector); /* cancels the request in flight */
 
-/* Starts due requests and decodes a page that waits; returns the time until the next step, in ms. */
+/*
+ * Starts due requests and decodes a page that waits. Returns the time until the next step, in ms.
+ */
 int64_t reflector_step(struct reflector *reflector, int64_t now_ms);
 
 /* Handles an answer; false if its id is not of this reflector. */

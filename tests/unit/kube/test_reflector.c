@@ -367,7 +367,8 @@ FIXTURE_TEST(list__decodes_a_page_before_the_next_one_arrives)
 
 FIXTURE_TEST(list__with_metadata_behind_its_items_is_decoded_first)
 {
-    whole(fixture, 200, "{'items':[" ITEM("a") "],'metadata':{'resourceVersion':'9','continue':'t'}}");
+    whole(fixture, 200,
+          "{'items':[" ITEM("a") "],'metadata':{'resourceVersion':'9','continue':'t'}}");
     received(fixture, "begin listed:a");
     assert_non_null(strstr(fixture->path, "&continue=t"));
     whole(fixture, 200, PAGE("9", ITEM("b")));

@@ -109,9 +109,8 @@ static unsigned ask_history(struct shelf *shelf, const struct store_history_quer
 
 static void answers_for_a_gpu(struct shelf *shelf, uint32_t version)
 {
-    static const unsigned rows[] = {
-        0,  15, 16, 16, 17, 17,
-        17, 18, 18, 18, 18}; /* from version 2 on one pod more, unplaced; in 4, raised; in 7, packed */
+    /* From version 2 on one pod more, unplaced; from 4 on, raised; from 7 on, packed. */
+    static const unsigned rows[] = {0, 15, 16, 16, 17, 17, 17, 18, 18, 18, 18};
     assert_int_equal(ARRAY_LEN(rows), store_schema.version);
     const struct store_history_query all = {0};
     const struct store_history_query then = {.node = "copier", .at_ms = 1793491300000};

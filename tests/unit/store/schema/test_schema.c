@@ -370,8 +370,10 @@ FIXTURE_TEST(node_row__stays_while_something_without_a_charge_lives_there)
         allowed(db, sql);
     }
     must_do(db, without[1]);
-    assert_counts(db, "SELECT count(*) FROM allocation INDEXED BY allocation_needs"
-                      " WHERE needs_node IS NOT NULL", 2);
+    assert_counts(db,
+                  "SELECT count(*) FROM allocation INDEXED BY allocation_needs"
+                  " WHERE needs_node IS NOT NULL",
+                  2);
 }
 
 /*
