@@ -324,6 +324,7 @@ FIXTURE_TEST(open__finds_rows_that_contradict_each_other)
         {"UPDATE allocation SET node = 'n7' WHERE uid = 'a'", "its allocation is not"},
         {"UPDATE allocation SET node = 'n7', held_gpus = 1 WHERE uid = 'a'", "lost its node"},
         {"DELETE FROM node", "lost its node"},
+        {"DELETE FROM gpu; DELETE FROM node", "which is charged"},
         {"DELETE FROM allocation WHERE uid = 'c'", "lost its allocation"},
         {"DELETE FROM meta", "not one row in meta"},
         {"UPDATE allocation SET state = 'sideways' WHERE uid = 'a'", "CHECK"},
