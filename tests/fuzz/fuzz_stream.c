@@ -119,7 +119,7 @@ static int start(void *ctx, const struct kube_request *request, struct err *err)
 static void cancel(void *ctx, uint64_t id)
 {
     struct side *side = ctx;
-    must(side->id == id);
+    must(side->id == id || side->id == 0); /* it may have ended */
     side->id = 0;
     strbuf_str(&side->calls, "cancel\n");
 }
@@ -167,18 +167,24 @@ static void answer(struct side *side, struct text text, const uint8_t cut[2])
     struct pieces pieces = pieces_of((const uint8_t *)text.at, text.len);
     const struct err lost = {ERR_IO, "lost"};
     struct kube_answer says = {.id = side->id, .err = &lost};
-    says.status = status_of(pieces_byte(&pieces));
+    const uint8_t status = pieces_byte(&pieces);
     const uint8_t how = pieces_byte(&pieces);
+    const bool fails = how % 4 == 3;
+    const bool silent = fails && (how & 4) == 0; /* not even a status comes */
+    says.status = status_of(status);
     says.retry_after_s = how >> 4;
-    give(side, says, KUBE_HEAD);
-    for (int i = 0; pieces.left > 0; i = 1 - i) {
+    if ((status & 8) != 0) /* a page that waits is decoded here, else by the first piece */
+        must(reflector_step(side->reflector, side->now_ms) >= 0);
+    if (!silent)
+        give(side, says, KUBE_HEAD);
+    for (int i = 0; pieces.left > 0 && !silent; i = 1 - i) {
         says.data = pieces_take(&pieces, cut[i] > 0 ? cut[i] : pieces.left);
         give(side, says, KUBE_DATA);
     }
     if (side->id != says.id)
         return;
     side->id = 0;
-    says.piece = how % 4 == 3 ? KUBE_FAILED : KUBE_DONE;
+    says.piece = fails ? KUBE_FAILED : KUBE_DONE;
     must(reflector_answer(side->reflector, side->now_ms, &says));
 }
 

@@ -2,6 +2,7 @@
 -- that may have no charge need a reference to the node, with its index.
 
 DROP TRIGGER charge_named;
+DROP TRIGGER allocation_stays;
 DROP INDEX allocation_on;
 
 ALTER TABLE allocation DROP COLUMN lives_on;
@@ -24,4 +25,13 @@ BEGIN
     SELECT RAISE(ABORT, 'a charge of a GPU that the node does not have')
     WHERE NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND id = NEW.gpu)
       AND NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND alias = NEW.gpu);
+END;
+
+CREATE TRIGGER allocation_stays BEFORE UPDATE ON allocation
+WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved')
+  OR NEW.id <> OLD.id OR NEW.uid <> OLD.uid OR NEW.node <> OLD.node
+  OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin OR NEW.version < OLD.version
+  OR NEW.held_gpus <> OLD.held_gpus
+BEGIN
+    SELECT RAISE(ABORT, 'an allocation goes forward only, and never moves');
 END;

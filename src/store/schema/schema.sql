@@ -312,6 +312,7 @@ CREATE TRIGGER allocation_stays BEFORE UPDATE ON allocation
 WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved')
   OR NEW.id <> OLD.id OR NEW.uid <> OLD.uid OR NEW.node <> OLD.node
   OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin OR NEW.version < OLD.version
+  OR NEW.held_gpus <> OLD.held_gpus
 BEGIN
     SELECT RAISE(ABORT, 'an allocation goes forward only, and never moves');
 END;

@@ -17,11 +17,12 @@
  *   2 granted, on n1: 1000 of GPU-b          5 reserved on n1: 100 of GPU-a
  *   3 released, was on n1: 900 of GPU-a
  */
-#define POD(id, uid, node, state, origin)                                                          \
+#define HOLDER(id, uid, node, state, origin, held_gpus)                                            \
     "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed,"   \
     " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"      \
     " terminating_ms, bytes) VALUES (" id ", '" uid "', 'ns', 'x', '" node "', '', '" state        \
-    "', '" origin "', 0, 0, 0, 0, 0, 1, 1, 1, 0, '" state "' = 'released');"
+    "', '" origin "', 0, 0, 0, " held_gpus ", 0, 1, 1, 1, 0, '" state "' = 'released');"
+#define POD(id, uid, node, state, origin) HOLDER(id, uid, node, state, origin, "0")
 
 static const char *const before[] = {
     "INSERT INTO meta VALUES (1, NULL, 0, 3, 0, '', 0, 0)",
@@ -356,7 +357,7 @@ FIXTURE_TEST(node_row__stays_while_something_without_a_charge_lives_there)
 {
     static const char *const without[] = {
         POD("9", "z", "n3", "bound", "observed"),
-        POD("9", "z", "n3", "bound", "granted") "UPDATE allocation SET held_gpus = 1 WHERE id = 9;",
+        HOLDER("9", "z", "n3", "bound", "granted", "1"),
     };
     char sql[1024];
 
@@ -490,6 +491,7 @@ FIXTURE_TEST(allocation_row__goes_forward_and_never_moves)
     forbidden(db, "UPDATE allocation SET node = 'n3' WHERE id = 2");
     forbidden(db, "UPDATE allocation SET node_uid = 'y' WHERE id = 2");
     forbidden(db, "UPDATE allocation SET origin = 'observed' WHERE id = 2");
+    forbidden(db, "UPDATE allocation SET held_gpus = 1 WHERE id = 2");
     forbidden(db, "UPDATE allocation SET state = 'reserved' WHERE id = 2");
     forbidden(db, "UPDATE allocation SET state = 'bound' WHERE id = 3");
     forbidden(db, "UPDATE allocation SET terminating_ms = 5 WHERE id = 3");
