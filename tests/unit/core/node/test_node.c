@@ -154,6 +154,19 @@ NODE_TEST(alias__yields_to_an_id)
     assert_ptr_equal(node_gpu(node, TEXT("n1/gpu-0")), &node->gpu[1]);
 }
 
+/* An old ledger may have any alias. One that is not made of the node's name is a name like others. */
+NODE_TEST(alias__that_is_no_number_is_held_by_the_node)
+{
+    scene_call(scene, scene_add_gpu(scene, "GPU-a", 0), "first");
+    const struct node *node = scene_node(scene);
+    uint32_t held = 0;
+
+    for (uint32_t i = 0; i < node->names->count; i++)
+        held += node->names->name[i] == atom("first");
+    assert_int_equal(held, 1);
+    assert_ptr_equal(node_gpu(node, TEXT("first")), &node->gpu[0]);
+}
+
 NODE_TEST(gpu__is_over_when_charged_beyond_its_size)
 {
     static const struct {
