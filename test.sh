@@ -303,11 +303,11 @@ strict() { # command...
     )
 }
 
-# Prints what failed again, as the last thing: who reads a log that was cut sees its end.
+# Prints the lines that say what failed, for the end of a log that may be cut in the middle.
 what_failed() { # name log
     local signs='^(FAIL|ERROR|violation|replay|Error|[A-Za-z.]*Error): |\*\*\*|^[^ ]*:[0-9]+:[0-9]*:? (fatal )?error:|FAILED|^ *--- FAIL|^ +[a-z_]+_test\.go:[0-9]+:|^\[  FAILED'
     echo "---- what failed in $1:"
-    grep -aE "$signs" "$2" | tail -n 12 | cut -c 1-200
+    { grep -aE "$signs" "$2" || tail -n 5 "$2"; } | tail -n 12 | cut -c 1-200
 }
 
 run_step() { # name command...
