@@ -154,7 +154,7 @@ NODE_TEST(alias__yields_to_an_id)
     assert_ptr_equal(node_gpu(node, TEXT("n1/gpu-0")), &node->gpu[1]);
 }
 
-/* An old ledger may have any alias. One that is not made of the node's name is a name like others. */
+/* An old ledger may have such an alias, which is not made of the node's name. */
 NODE_TEST(alias__that_is_no_number_is_held_by_the_node)
 {
     scene_call(scene, scene_add_gpu(scene, "GPU-a", 0), "first");
