@@ -756,11 +756,11 @@ bool reflector_answer(struct reflector *r, int64_t now_ms, const struct kube_ans
     must(!r->list_open || r->phase == PHASE_LIST);
     if (answer->id < r->rules.id_base || answer->id - r->rules.id_base > UINT32_MAX)
         return false;
-    if (r->in_flight && answer->id == r->id)
-        (void)decode_waiting(r, now_ms); /* its failure stops the request */
     /* An answer to a stopped request. */
     if (!r->in_flight || answer->id != r->id)
         return true;
+    if (!decode_waiting(r, now_ms))
+        return true; /* which stopped this request, too */
     switch (answer->piece) {
     case KUBE_HEAD:
         r->status = answer->status;
@@ -789,9 +789,9 @@ static void ask_when_due(struct reflector *r, int64_t now_ms)
 {
     struct err err;
 
-    if (r->in_flight || now_ms < r->due_ms || reflector_ask(r, now_ms, &err))
+    if (r->in_flight || now_ms < r->due_ms)
         return;
-    if (decode_waiting(r, now_ms))
+    if (!reflector_ask(r, now_ms, &err) && decode_waiting(r, now_ms))
         reflector_again(r, now_ms, &err);
 }
 
