@@ -20,6 +20,7 @@ case ${1:-} in
 -h | --help) sed '1d; /^#/!Q; s/^# \{0,1\}//' "$0"; exit 0 ;;
 esac
 cd "$(dirname "$0")" || exit 1
+. tests/support/what_failed.sh
 
 QUICK=(packages asan manifests demo)
 # Without a step, these tests are left out: they are long, and a newcomer waits five minutes at most.
@@ -303,13 +304,6 @@ strict() { # command...
     )
 }
 
-# Prints the lines that say what failed, for the end of a log that may be cut in the middle.
-what_failed() { # name log
-    local signs='^(FAIL|ERROR|violation|replay|Error|[A-Za-z.]*Error): |\*\*\*|^[^ ]*:[0-9]+:[0-9]*:? (fatal )?error:|FAILED|^ *--- FAIL|^ +[a-z_]+_test\.go:[0-9]+:|^\[  FAILED'
-    echo "---- what failed in $1:"
-    { grep -aE "$signs" "$2" || tail -n 5 "$2"; } | tail -n 12 | cut -c 1-200
-}
-
 run_step() { # name command...
     local name=$1 start=$SECONDS rc word log=build/step.log
     shift
@@ -330,7 +324,7 @@ run_step() { # name command...
     else
         word=FAILED
         FAILED=$((FAILED + 1))
-        [ -t 1 ] || WHAT_FAILED+=$(what_failed "$name" $log)$'\n'
+        [ -t 1 ] || WHAT_FAILED+="---- what failed in $name:"$'\n'$(what_failed $log 12)$'\n'
     fi
     RESULTS+=("$(printf '%-14s %-8s %5d s' "$name" "$word" $((SECONDS - start)))")
 }
