@@ -181,7 +181,7 @@ static int tear_down(void **state)
 
 #define FIXTURE_TEST(name) TEST_WITH(name, struct fixture *fixture, set_up, tear_down)
 
-/* As the informer does: a step that asks for no wait is followed by the next one. */
+/* A step that asks for no wait is followed by the next one at once, as in the informer. */
 static void step(struct fixture *fixture)
 {
     int left = 4;

@@ -310,7 +310,7 @@ TEST(allocation_same_shares__compares_node_gpu_and_amounts)
     }
 }
 
-/* What lies behind the last share does not count, even if it looks like the wanted one. */
+/* The bytes behind the last share look like the wanted one here, and do not count. */
 TEST(allocation_same_shares__stops_at_the_last_share)
 {
     const struct share shares[] = {share("a", 0, "GPU-b", 300), share("a", 0, "GPU-a", 300)};

@@ -352,7 +352,7 @@ FIXTURE_TEST(node_row__stays_while_a_pod_lives_there)
     assert_counts(db, "SELECT count(*) FROM gpu", 5);
 }
 
-/* What may have no charge, which would keep the node by its GPU, keeps it itself. */
+/* A charge keeps the node by its GPU; an allocation that may have none keeps it itself. */
 FIXTURE_TEST(node_row__stays_while_something_without_a_charge_lives_there)
 {
     static const char *const without[] = {
