@@ -4,7 +4,7 @@
  * them without the lock; it takes the lock for changes, because HTTP threads copy records under it.
  * Every living pod has an entry, because evidence depends on it; data that tenants can make large
  * is shared or limited (docs/why/014). A record is replaced as a whole, never edited, except for
- * epoch, seen and reported_advice.
+ * epoch, seen, is_unstored and reported_advice.
  */
 #include "milligpu/sync/pod_cache.h"
 
@@ -20,7 +20,7 @@
 #include "milligpu/waiting/request_classes.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
-enum { OWN_SIGNATURES = 1024 };
+enum { OWN_SIGNATURES = 1024, RECORD_TEXTS = 4 };
 
 struct pod_cache {
     struct mutex lock; /* guards the tables */
@@ -42,8 +42,47 @@ struct pod_cache {
 
 static_assert((int)SIGNATURE_DIGEST_BYTES == (int)SIGNED_DIGEST_BYTES,
               "a pod keeps the whole digest");
-static_assert(sizeof(struct pod_record) == 208, "a large cluster has 50,000");
+static_assert(sizeof(struct pod_record) == 128, "a large cluster has 50,000");
+static_assert(ADVICES <= 8, "reported_advice has a bit for each kind");
 static_assert(sizeof((struct cached_key *)NULL)->key == PUBLIC_KEY_TEXT_BYTES, "and the whole key");
+
+static const struct pod_particulars *particulars_or_none(const struct pod_record *record)
+{
+    static const struct pod_particulars none = {.terminating_ms = 0};
+
+    return record->particulars != NULL ? record->particulars : &none;
+}
+
+const struct request *pod_record_request(const struct pod_record *record)
+{
+    return record->request_class != NULL ? record->request_class->request
+                                         : particulars_or_none(record)->request;
+}
+
+const struct node_demands *pod_record_demands(const struct pod_record *record)
+{
+    return record->kept != NULL ? record->kept->demands : particulars_or_none(record)->demands;
+}
+
+int64_t pod_record_terminating_ms(const struct pod_record *record)
+{
+    return particulars_or_none(record)->terminating_ms;
+}
+
+const char *pod_record_refusal(const struct pod_record *record)
+{
+    return particulars_or_none(record)->refusal;
+}
+
+const char *pod_record_advice(const struct pod_record *record)
+{
+    return particulars_or_none(record)->advice;
+}
+
+const struct pod *pod_record_seen(const struct pod_record *record)
+{
+    return particulars_or_none(record)->seen;
+}
 
 struct pod_cache *pod_cache_new(void)
 {
@@ -60,21 +99,21 @@ struct pod_cache *pod_cache_new(void)
 /* Releases a removed record's shared request and demands, and its part of the byte counts. */
 static void pod_cache_let_go(struct pod_cache *pods, struct pod_record *record)
 {
-    must((record->request_class == NULL) == (record->request == NULL));
+    const struct pod_particulars *particulars = particulars_or_none(record);
+
+    must(particulars->request == NULL && particulars->demands == NULL);
     if (record->request_class != NULL)
         request_classes_let_go(&pods->request_classes, record->request_class);
-    if (record->memory != NULL)
-        pods->seen_bytes -= arena_bytes(record->memory);
+    record->request_class = NULL;
     if (record->kept != NULL)
         known_demands_let_go(&pods->demands, record->kept);
     record->kept = NULL;
-    record->demands = NULL;
     if (record->context != NULL)
         pods->context_bytes -= record->context->bytes;
-    if (record->advice != NULL)
-        pods->seen_bytes -= strlen(record->advice) + 1;
-    record->request_class = NULL;
-    record->request = NULL;
+    if (particulars->memory != NULL)
+        pods->seen_bytes -= arena_bytes(particulars->memory);
+    if (particulars->advice != NULL)
+        pods->seen_bytes -= strlen(particulars->advice) + 1;
 }
 
 void pod_cache_free(struct pod_cache *pods)
@@ -96,50 +135,120 @@ void pod_cache_free(struct pod_cache *pods)
     xfree(pods);
 }
 
+static void particulars_free(struct pod_particulars *particulars)
+{
+    if (particulars == NULL)
+        return;
+    must(particulars->memory != NULL ||
+         (particulars->seen == NULL && particulars->demands == NULL));
+    xfree(particulars->refusal);
+    xfree(particulars->advice);
+    xfree(particulars->request);
+    if (particulars->memory != NULL)
+        arena_done(particulars->memory);
+    xfree(particulars->memory);
+    xfree(particulars);
+}
+
 /* For copies, which own their request, and records after pod_cache_let_go(). */
 void pod_record_free(struct pod_record *record)
 {
     if (record == NULL)
         return;
     must(record->request_class == NULL && record->kept == NULL);
-    xfree((struct request *)(uintptr_t)record->request);
-    xfree(record->refusal);
     xfree(record->context);
-    xfree(record->advice);
-    if (record->memory != NULL)
-        arena_done(record->memory);
-    xfree(record->memory);
+    particulars_free(record->particulars);
     xfree(record);
 }
 
-/* Puts the record and its four strings into one block; the request is cloned. */
+/* The record's particulars; makes them if there are none. */
+static struct pod_particulars *particulars_of(struct pod_record *record)
+{
+    if (record->particulars == NULL)
+        record->particulars = xcalloc(1, sizeof *record->particulars);
+    return record->particulars;
+}
+
+/* Frees particulars in which nothing is set any more. */
+static void drop_empty_particulars(struct pod_record *record)
+{
+    const struct pod_particulars *particulars = particulars_or_none(record);
+
+    if (particulars->terminating_ms != 0 || particulars->refusal != NULL ||
+        particulars->advice != NULL || particulars->request != NULL || particulars->memory != NULL)
+        return;
+    particulars_free(STEAL(record->particulars));
+}
+
+/* The strings of a record, before they are in its block. */
+struct record_texts {
+    const char *uid;
+    const char *namespace;
+    const char *name;
+    const char *node;
+};
+
+/* Appends the string to the record's text, which ends at *end; returns its offset. */
+static uint16_t lay_text(const struct pod_record *record, char **end, const char *text)
+{
+    const size_t at = (size_t)(*end - record->text);
+
+    must(at <= UINT16_MAX); /* the decoder limits all four (limits.h) */
+    (void)text_lay(end, text);
+    return (uint16_t)at;
+}
+
+/* Puts a record with these facts and strings into one block; it has no particulars. */
+static struct pod_record *record_new(const struct pod_record *facts, struct record_texts texts)
+{
+    const size_t bytes = strlen(texts.uid) + strlen(texts.namespace) + strlen(texts.name) +
+                         strlen(texts.node) + RECORD_TEXTS;
+    struct pod_record *record = xmalloc(sizeof *record + bytes);
+    char *end = record->text;
+
+    must(texts.uid[0] != '\0');
+    *record = *facts;
+    record->request_class = NULL;
+    record->kept = NULL;
+    record->context = NULL;
+    record->particulars = NULL;
+    (void)lay_text(record, &end, texts.uid); /* at 0 */
+    record->namespace_at = lay_text(record, &end, texts.namespace);
+    record->name_at = lay_text(record, &end, texts.name);
+    record->node_at = lay_text(record, &end, texts.node);
+    must(end == record->text + bytes);
+    return record;
+}
+
+static void copy_demands(const struct node_demands *from, struct pod_particulars *to)
+{
+    must(to->memory == NULL);
+    to->memory = xmalloc(sizeof *to->memory);
+    arena_init(to->memory);
+    to->demands = node_demands_keep(from, to->memory);
+}
+
+/* The copy owns its request and demands. */
 static struct pod_record *record_copy(const struct pod_record *from)
 {
-    must(from->uid != NULL && from->node != NULL);
+    const struct record_texts texts = {pod_record_uid(from), pod_record_namespace(from),
+                                       pod_record_name(from), pod_record_node(from)};
+    struct pod_record *record = record_new(from, texts);
+    struct pod_particulars *particulars = particulars_of(record);
 
-    const size_t bytes =
-        strlen(from->uid) + strlen(from->namespace) + strlen(from->name) + strlen(from->node) + 4;
-    struct pod_record *record = xmalloc(sizeof *record + bytes);
-    char *text = (char *)(record + 1);
-
-    *record = *from;
-    record->uid = text_lay(&text, from->uid);
-    record->namespace = text_lay(&text, from->namespace);
-    record->name = text_lay(&text, from->name);
-    record->node = text_lay(&text, from->node);
-    record->request = from->request != NULL ? request_clone(from->request) : NULL;
-    record->request_class = NULL;
-    record->refusal = from->refusal != NULL ? xstrdup(from->refusal) : NULL;
-    record->context = from->context != NULL ? pod_context_clone(from->context) : NULL;
-    record->advice = from->advice != NULL ? xstrdup(from->advice) : NULL;
-    record->seen = NULL;
-    record->memory = NULL;
-    record->kept = NULL;
-    if (from->demands == NULL)
-        return record;
-    record->memory = xmalloc(sizeof *record->memory);
-    arena_init(record->memory);
-    record->demands = node_demands_keep(from->demands, record->memory);
+    must(particulars_or_none(from)->request == NULL);
+    if (from->context != NULL)
+        record->context = pod_context_clone(from->context);
+    particulars->terminating_ms = pod_record_terminating_ms(from);
+    if (pod_record_refusal(from) != NULL)
+        particulars->refusal = xstrdup(pod_record_refusal(from));
+    if (pod_record_advice(from) != NULL)
+        particulars->advice = xstrdup(pod_record_advice(from));
+    if (pod_record_request(from) != NULL)
+        particulars->request = request_clone(pod_record_request(from));
+    if (pod_record_demands(from) != NULL)
+        copy_demands(pod_record_demands(from), particulars);
+    drop_empty_particulars(record);
     return record;
 }
 
@@ -153,8 +262,8 @@ static uint64_t pod_cache_version_of(const struct pod *pod)
 /* Returns true if the pod's context may be shown to people. */
 static bool keeps_context(const struct pod_record *record)
 {
-    must(record->node != NULL);
-    if (record->node[0] != '\0')
+    must(pod_record_uid(record)[0] != '\0');
+    if (pod_record_is_bound(record))
         return record->ours;
     return pod_record_asks(record) || record->verdict == REQUEST_REFUSED;
 }
@@ -175,14 +284,40 @@ static char *advice_lines(const struct pod *pod, const struct request_rules *rul
     return out->len > 0 ? out->data : NULL;
 }
 
-static void take_signature(struct pod_record *facts, const struct pod *pod)
+static void take_signature(struct pod_record *record, const struct pod *pod)
 {
     must(pod->signature_verdict != SIGNATURE_UNCHECKED);
     if (!pod->ours || pod->node[0] == '\0')
         return;
-    facts->signed_by = pod->signed_by;
-    facts->signature = pod->signature_verdict;
-    memcpy(facts->signature_digest, pod->signature_digest, sizeof facts->signature_digest);
+    record->signed_by = pod->signed_by;
+    record->signature = pod->signature_verdict;
+    memcpy(record->signature_digest, pod->signature_digest, sizeof record->signature_digest);
+}
+
+/* Evaluates the request of a pod that may have one; the record owns it until it is shared. */
+static void take_request(struct pod_record *record, const struct pod *pod,
+                         const struct request_rules *rules)
+{
+    CLEANUP(strbuf_done) struct strbuf advice;
+    CLEANUP(arena_done) struct arena arena;
+    struct request request;
+    struct refusal refusal;
+
+    must(record->particulars == NULL);
+    arena_init(&arena);
+    strbuf_init(&advice);
+    const enum request_verdict verdict =
+        pod->node[0] != '\0' ? request_parse_bound(pod, rules, &arena, &request, &refusal)
+                             : request_parse(pod, rules, &arena, &request, &refusal);
+    record->verdict = verdict;
+    if (pod_record_asks(record))
+        particulars_of(record)->request = request_clone(&request);
+    if (record->verdict == REQUEST_REFUSED)
+        particulars_of(record)->refusal = xstrdup(refusal.text);
+    const char *lines =
+        pod->ours ? advice_lines(pod, rules, pod_record_refusal(record), &advice) : NULL;
+    if (lines != NULL)
+        particulars_of(record)->advice = xstrdup(lines);
 }
 
 /*
@@ -192,17 +327,10 @@ static void take_signature(struct pod_record *facts, const struct pod *pod)
 static struct pod_record *record_of(const struct pod *pod, const struct request_rules *rules,
                                     uint64_t epoch)
 {
-    must(pod->uid[0] != '\0');
-
-    CLEANUP(strbuf_done) struct strbuf advice;
-    struct arena arena;
-    struct request request;
-    struct refusal refusal;
-    struct pod_record facts = {
-        .uid = pod->uid,
-        .namespace = "",
-        .name = "",
-        .node = pod->node,
+    const bool named = pod->ours || pod->whole_gpus > 0;
+    const struct record_texts texts = {pod->uid, named ? pod->namespace : "",
+                                       named ? pod->name : "", pod->node};
+    const struct pod_record facts = {
         .phase = pod->phase,
         .ours = pod->ours,
         .whole_gpus = pod->whole_gpus,
@@ -212,39 +340,28 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
         .version = pod_cache_version_of(pod),
         .verdict = REQUEST_NOT_OURS,
     };
+    struct pod_record *record = record_new(&facts, texts);
 
-    arena_init(&arena);
-    strbuf_init(&advice);
-    if (pod->ours || pod->whole_gpus > 0) {
-        facts.namespace = pod->namespace;
-        facts.name = pod->name;
-        facts.created_ms = pod->created_ms;
-        facts.terminating_ms = pod->terminating_ms;
-        take_signature(&facts, pod);
-        const enum request_verdict verdict =
-            pod->node[0] != '\0' ? request_parse_bound(pod, rules, &arena, &request, &refusal)
-                                 : request_parse(pod, rules, &arena, &request, &refusal);
-        facts.verdict = verdict;
-        if (facts.verdict == REQUEST_OK || facts.verdict == REQUEST_WHOLE)
-            facts.request = &request;
-        if (facts.verdict == REQUEST_REFUSED)
-            facts.refusal = refusal.text;
-        if (pod->ours)
-            facts.advice = advice_lines(pod, rules, facts.refusal, &advice);
+    if (named) {
+        record->created_ms = pod->created_ms;
+        take_signature(record, pod);
+        take_request(record, pod, rules);
+        if (pod->terminating_ms != 0)
+            particulars_of(record)->terminating_ms = pod->terminating_ms;
     }
-    struct pod_record *record = record_copy(&facts);
-    if (keeps_context(&facts))
+    if (keeps_context(record))
         record->context = pod_context_new(pod);
-    arena_done(&arena);
     return record;
 }
 
 /* "namespace\0name": the two strings are adjacent in the record. */
 static struct text full_name(const struct pod_record *record)
 {
-    must(record->name == record->namespace + strlen(record->namespace) + 1);
-    return (struct text){record->namespace,
-                         (size_t)(record->name - record->namespace) + strlen(record->name)};
+    const size_t before_name = (size_t)(record->name_at - record->namespace_at);
+
+    must(before_name == strlen(pod_record_namespace(record)) + 1);
+    return (struct text){pod_record_namespace(record),
+                         before_name + strlen(pod_record_name(record))};
 }
 
 /* Adds the pod to its node's sums, or subtracts it. */
@@ -253,20 +370,20 @@ static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *recor
     void (*const count)(struct host_sums *, const char *, int64_t, int64_t) =
         on ? host_sums_come : host_sums_leave;
 
-    must(record->uid[0] != '\0');
-    if (pods->host_sums != NULL && record->node[0] != '\0')
-        count(pods->host_sums, record->node, record->cpu_milli, record->memory_bytes);
+    must(pod_record_uid(record)[0] != '\0');
+    if (pods->host_sums != NULL && pod_record_is_bound(record))
+        count(pods->host_sums, pod_record_node(record), record->cpu_milli, record->memory_bytes);
 }
 
 static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
-    const struct text uid = text_of(record->uid);
+    const struct text uid = text_of(pod_record_uid(record));
 
     must(map_find(&pods->by_uid, uid) == NULL);
     (void)map_put(&pods->by_uid, uid, record);
-    if (record->name[0] != '\0')
+    if (pod_record_name(record)[0] != '\0')
         (void)map_put(&pods->by_name, full_name(record), record);
-    if (pod_record_asks(record) && record->node[0] == '\0')
+    if (pod_record_asks(record) && !pod_record_is_bound(record))
         (void)map_put(&pods->unbound, uid, record);
     pod_cache_sum(pods, record, true);
 }
@@ -282,7 +399,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
         return NULL;
     (void)map_take(&pods->unbound, text_of(uid));
     /* The entry may be that of a newer pod of the same name. */
-    if (record->name[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
+    if (pod_record_name(record)[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
     pod_cache_sum(pods, record, false);
     pod_cache_let_go(pods, record);
@@ -295,13 +412,11 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
  */
 static void share_request(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
-    struct request *own = (struct request *)(uintptr_t)record->request;
-
     must(record->request_class == NULL);
-    if (own == NULL)
+    if (pod_record_request(record) == NULL)
         return;
+    struct request *own = STEAL(record->particulars->request);
     record->request_class = request_classes_hold(&pods->request_classes, own);
-    record->request = record->request_class != NULL ? record->request_class->request : NULL;
     xfree(own);
 }
 
@@ -314,13 +429,12 @@ static void share_demands(struct pod_cache *pods, struct pod_record *record,
         .n_tolerations = demands->n_tolerations,
         .toleration = demands->toleration,
     };
-    const bool bound = record->node[0] != '\0';
+    const bool bound = pod_record_is_bound(record);
 
-    must(record->kept == NULL && record->demands == NULL);
+    must(pod_record_demands(record) == NULL);
     if (bound ? record->verdict != REQUEST_OK : !pod_record_asks(record))
         return;
     record->kept = known_demands_hold(&pods->demands, bound ? &tolerated : demands);
-    record->demands = record->kept != NULL ? record->kept->demands : NULL;
 }
 
 /* Drops the context if there is no room: no decision depends on it. */
@@ -338,30 +452,31 @@ static void count_context(struct pod_cache *pods, struct pod_record *record) REQ
 /* Drops the advice if there is no room: it is only for people. */
 static void count_advice(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
-    const size_t bytes = record->advice != NULL ? strlen(record->advice) + 1 : 0;
+    const char *advice = pod_record_advice(record);
 
     must(pods->seen_bytes <= REMEMBERED_BYTES_MAX);
-    if (bytes <= REMEMBERED_BYTES_MAX - pods->seen_bytes) {
-        pods->seen_bytes += bytes;
+    if (advice == NULL)
         return;
-    }
-    xfree(record->advice);
-    record->advice = NULL;
+    if (strlen(advice) < REMEMBERED_BYTES_MAX - pods->seen_bytes)
+        pods->seen_bytes += strlen(advice) + 1;
+    else
+        xfree(STEAL(record->particulars->advice));
 }
 
 /* Removes and inserts in one critical section, so that no reader misses the pod. */
 static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
                               const struct node_demands *demands)
 {
-    must(record->uid[0] != '\0');
-    must(pod_record_asks(record) == (record->request != NULL));
+    must(pod_record_uid(record)[0] != '\0');
+    must(pod_record_asks(record) == (pod_record_request(record) != NULL));
     mutex_lock(&pods->lock);
-    struct pod_record *before = pod_cache_leave(pods, record->uid);
+    struct pod_record *before = pod_cache_leave(pods, pod_record_uid(record));
     record->reported_advice = before != NULL ? before->reported_advice : 0;
     share_request(pods, record);
     share_demands(pods, record, demands);
     count_context(pods, record);
     count_advice(pods, record);
+    drop_empty_particulars(record);
     pod_cache_enter(pods, record);
     mutex_unlock(&pods->lock);
     pod_record_free(before);
@@ -525,12 +640,13 @@ void pod_cache_remember(struct pod_cache *pods, const struct pod *pod)
     struct pod *seen = keep_tightly(pod, memory, &bytes);
     mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
-    must(record != NULL && record->seen == NULL);
+    must(record != NULL && pod_record_seen(record) == NULL);
     const bool fits = bytes <= REMEMBERED_BYTES_MAX - pods->seen_bytes;
     record->is_unstored = !fits;
     if (fits) {
-        record->seen = seen;
-        record->memory = memory;
+        struct pod_particulars *particulars = particulars_of(record);
+        particulars->seen = seen;
+        particulars->memory = memory;
         pods->seen_bytes += bytes;
     }
     mutex_unlock(&pods->lock);
@@ -546,7 +662,7 @@ void pod_cache_advised(struct pod_cache *pods, const char *uid, enum advice_kind
     mutex_lock(&pods->lock); /* other threads copy records */
     struct pod_record *record = map_find(&pods->by_uid, text_of(uid));
     must(record != NULL);
-    record->reported_advice |= 1U << kind;
+    record->reported_advice = (uint8_t)(record->reported_advice | 1U << kind);
     mutex_unlock(&pods->lock);
 }
 
@@ -615,7 +731,7 @@ void pod_cache_remove_stale(struct pod_cache *pods, struct pod_cache_list list, 
     for (size_t i = 0; i < count; i++) {
         must(old[i]->epoch < list.epoch);
         gone(user, old[i]);
-        pod_cache_remove(pods, old[i]->uid);
+        pod_cache_remove(pods, pod_record_uid(old[i]));
     }
     xfree(old);
 }
@@ -642,7 +758,7 @@ struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, stru
     must(uid.len > 0 && node.len > 0);
     mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
-    if (record != NULL && text_is(node, record->node))
+    if (record != NULL && text_is(node, pod_record_node(record)))
         signer = (struct pod_signer){record->signed_by, record->signature == SIGNATURE_GOOD};
     mutex_unlock(&pods->lock);
     return signer;
@@ -656,9 +772,9 @@ struct pod_predecessor pod_cache_predecessor(struct pod_cache *pods, struct text
     must(uid.len > 0);
     mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
-    if (record != NULL && record->context != NULL && record->node[0] != '\0' &&
+    if (record != NULL && record->context != NULL && pod_record_is_bound(record) &&
         pod_owner_same(&record->context->owner, owner)) {
-        answer.terminating = record->terminating_ms != 0;
+        answer.terminating = pod_record_terminating_ms(record) != 0;
         answer.exists = answer.terminating || pod_owner_replaces(&record->context->owner, owner);
     }
     mutex_unlock(&pods->lock);
@@ -686,7 +802,7 @@ enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid)
     mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL)
-        state = record->node[0] != '\0' ? PODS_BOUND : PODS_UNBOUND;
+        state = pod_record_is_bound(record) ? PODS_BOUND : PODS_UNBOUND;
     mutex_unlock(&pods->lock);
     return state;
 }

@@ -66,8 +66,8 @@ const struct request *writer_request_of(const struct writer *writer, const struc
     const struct request_rules *rules = &writer->app->rules.request_rules;
     struct refusal refusal;
 
-    if (record == NULL || record->request != NULL || !pod_record_asks(record))
-        return record != NULL ? record->request : NULL;
+    if (record == NULL || pod_record_request(record) != NULL || !pod_record_asks(record))
+        return record != NULL ? pod_record_request(record) : NULL;
     struct request *request = arena_alloc(arena, sizeof *request);
     /* Same pod, same rules: the verdict equals the recorded one. */
     const enum request_verdict verdict =

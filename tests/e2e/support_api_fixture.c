@@ -408,7 +408,7 @@ void api_fixture_bind(struct api_fixture *fixture, const char *name, const char 
     (void)snprintf(body, sizeof body,
                    "{\"PodName\":\"%s\",\"PodNamespace\":\"default\",\"PodUID\":\"%s\","
                    "\"Node\":\"%s\"}",
-                   name, record->uid, node);
+                   name, pod_record_uid(record), node);
     pod_record_free(record);
     const int fd = send_request(fixture->scheduler, "POST", "/scheduler/bind", body);
     const int64_t until_ms = now_of(fixture) + PATIENCE_MS;

@@ -26,13 +26,22 @@
 #include "milligpu/waiting/known_demands.h"
 #include "milligpu/waiting/request_classes.h"
 
-struct pod_record {
-    const char *uid;
-    const char *namespace;
-    const char *name;
-    const char *node; /* "" while unbound */
-    int64_t created_ms;
+/* What few pods have; the record owns it, and it owns what its pointers refer to. */
+struct pod_particulars {
     int64_t terminating_ms;
+    char *refusal; /* refusal text, with REQUEST_REFUSED */
+    /* one line per probable mistake in the pod; NULL if none, or no room */
+    char *advice;
+    struct pod *seen; /* the whole pod, after pod_cache_remember(); else NULL */
+    /* Only in copies: records in the cache share them (request_class, kept). */
+    struct request *request;
+    const struct node_demands *demands;
+    struct arena *memory; /* arena of seen; in a copy, arena of demands */
+};
+
+/* One block of memory: a bound pod with a uid of 36 bytes and names of usual length takes 240. */
+struct pod_record {
+    int64_t created_ms;
     int64_t cpu_milli;
     int64_t memory_bytes;
     /* epoch of the last list or event that showed it; 0: so far only a GET did */
@@ -41,42 +50,76 @@ struct pod_record {
     /* number of the key of its signature (pod.h); 0 unless the pod is bound and requests shares */
     uint64_t signed_by;
     unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* set with SIGNATURE_GOOD and BAD */
-    /* set with REQUEST_OK and REQUEST_WHOLE; NULL if there was no room */
-    const struct request *request;
-    /* owner of request, a reference; NULL in copies, which own theirs */
+    /* References, counted: they have the request and the demands. NULL in copies. */
     struct request_class *request_class;
-    char *refusal; /* refusal text, with REQUEST_REFUSED */
-    /*
-     * Demands on the node of an unbound pod that requests GPUs; only the tolerations of a bound pod
-     * with shares. NULL if there was no room. A copy's are in memory.
-     */
-    const struct node_demands *demands;
-    struct kept_demands *kept; /* owner of demands, a reference; NULL in copies */
+    struct kept_demands *kept;
     /*
      * Set for unbound pods with a request (even a refused one), and for bound pods of ours that
-     * have a controller or that somebody else bound. NULL if there was no room.
+     * have a controller or that somebody else bound. NULL if there was no room. Owned.
      */
     struct pod_context *context;
-    /* the whole pod, after pod_cache_remember(); else NULL */
-    struct pod *seen;
-    struct arena *memory; /* arena of seen; in a copy, arena of demands */
-    /* one line per probable mistake in the pod; NULL if none, or no room */
-    char *advice;
-    /* bit set of enum advice_kind: sent about this pod, or not needed */
-    uint32_t reported_advice;
+    struct pod_particulars *particulars; /* owned; NULL: none of them is set */
     uint32_t whole_gpus;
+    /* offsets in text; the uid is at 0 */
+    uint16_t namespace_at;
+    uint16_t name_at;
+    uint16_t node_at;
     enum pod_phase phase : 8;
     enum signature_verdict signature : 8;
     enum request_verdict verdict : 8;
+    /* bit set of enum advice_kind: sent about this pod, or not needed */
+    uint8_t reported_advice;
     bool ours;
     bool is_unstored; /* pod_cache_remember() found no room */
+    char text[];      /* uid, namespace, name and node, each with its NUL */
 };
+
+static inline const char *pod_record_uid(const struct pod_record *record)
+{
+    return record->text;
+}
+
+/* "" unless the pod requests shares or whole GPUs; so is the name. */
+static inline const char *pod_record_namespace(const struct pod_record *record)
+{
+    return record->text + record->namespace_at;
+}
+
+static inline const char *pod_record_name(const struct pod_record *record)
+{
+    return record->text + record->name_at;
+}
+
+/* "" while unbound. */
+static inline const char *pod_record_node(const struct pod_record *record)
+{
+    return record->text + record->node_at;
+}
+
+static inline bool pod_record_is_bound(const struct pod_record *record)
+{
+    return pod_record_node(record)[0] != '\0';
+}
 
 /* Returns true for a request of a share or of whole GPUs. */
 static inline bool pod_record_asks(const struct pod_record *record)
 {
     return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
 }
+
+/* Set with REQUEST_OK and REQUEST_WHOLE; NULL if there was no room. Borrowed from the record. */
+const struct request *pod_record_request(const struct pod_record *record);
+/*
+ * Demands on the node of an unbound pod that requests GPUs; only the tolerations of a bound pod
+ * with shares. NULL if there was no room. Borrowed from the record.
+ */
+const struct node_demands *pod_record_demands(const struct pod_record *record);
+/* UTC; 0: the pod is not being deleted. */
+int64_t pod_record_terminating_ms(const struct pod_record *record);
+/* NULL: not set (struct pod_particulars). Borrowed from the record. */
+const char *pod_record_refusal(const struct pod_record *record);
+const char *pod_record_advice(const struct pod_record *record);
+const struct pod *pod_record_seen(const struct pod_record *record);
 
 /* a pod with one container takes 600 bytes */
 enum { REMEMBERED_BYTES_MAX = 16 * 1024 * 1024 };

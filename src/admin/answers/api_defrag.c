@@ -23,8 +23,9 @@ struct defrag_call {
 static bool is_same_pod(const struct pod_record *record, const struct allocation *pod)
 {
     must(pod->facts.state == STATE_BOUND);
-    return strcmp(record->uid, pod->facts.uid) == 0 &&
-           strcmp(record->node, pod->facts.node->text) == 0 && record->terminating_ms == 0;
+    return strcmp(pod_record_uid(record), pod->facts.uid) == 0 &&
+           strcmp(pod_record_node(record), pod->facts.node->text) == 0 &&
+           pod_record_terminating_ms(record) == 0;
 }
 
 static const struct request *request_of_pod(void *user, const struct allocation *pod)
@@ -35,7 +36,7 @@ static const struct request *request_of_pod(void *user, const struct allocation 
     asking->record = pod_cache_copy(asking->pods, pod->facts.namespace, pod->facts.name);
     if (asking->record == NULL || !is_same_pod(asking->record, pod))
         return NULL;
-    return asking->record->request;
+    return pod_record_request(asking->record);
 }
 
 static void write_defrag_plan(struct api_call *call, const struct snapshot *snapshot)

@@ -155,10 +155,11 @@ static void find_allocation(const struct snapshot *snapshot, struct sought *soug
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->n_allocations; i++) {
             const struct allocation *allocation = node->allocation[i];
-            const bool same = sought->record != NULL
-                                  ? strcmp(allocation->facts.uid, sought->record->uid) == 0
-                                  : strcmp(allocation->facts.name, sought->name) == 0 &&
-                                        strcmp(allocation->facts.namespace, sought->namespace) == 0;
+            const bool same =
+                sought->record != NULL
+                    ? strcmp(allocation->facts.uid, pod_record_uid(sought->record)) == 0
+                    : strcmp(allocation->facts.name, sought->name) == 0 &&
+                          strcmp(allocation->facts.namespace, sought->namespace) == 0;
             if (!same)
                 continue;
             must(allocation->facts.node == node->name);
@@ -190,13 +191,13 @@ static void describe_request(const struct api_call *call, const struct pod_recor
         return;
     switch (record->verdict) {
     case REQUEST_OK:
-        if (record->request != NULL)
-            request_format(record->request, out, bytes);
+        if (pod_record_request(record) != NULL)
+            request_format(pod_record_request(record), out, bytes);
         else
             (void)snprintf(out, bytes, "%s", ADMIN_UNCLASSED);
         return;
     case REQUEST_REFUSED:
-        (void)snprintf(out, bytes, "cannot be granted: %s", record->refusal);
+        (void)snprintf(out, bytes, "cannot be granted: %s", pod_record_refusal(record));
         return;
     case REQUEST_ZERO:
         (void)snprintf(out, bytes, "0 milli");
@@ -441,37 +442,40 @@ static void put_pod(struct api_call *call, const struct snapshot *snapshot,
     const struct pod_record *record = sought->record;
     const struct allocation *allocation = sought->allocation;
     /* While the watch shows a reserved pod as unbound, the allocation below has the node. */
-    const char *node = record != NULL ? record->node : allocation->facts.node->text;
-    char request[1024];
+    const char *node = record != NULL ? pod_record_node(record) : allocation->facts.node->text;
+    const struct request *request = record != NULL ? pod_record_request(record) : NULL;
+    char described[1024];
     struct json_writer json;
 
-    describe_request(call, record, request, sizeof request);
+    describe_request(call, record, described, sizeof described);
     json_writer_init(&json, &call->body);
     json_write_object(&json);
     json_write_member(&json, "namespace", sought->namespace);
     json_write_member(&json, "name", sought->name);
-    json_write_member(&json, "uid", record != NULL ? record->uid : allocation->facts.uid);
+    json_write_member(&json, "uid",
+                      record != NULL ? pod_record_uid(record) : allocation->facts.uid);
     json_write_member(&json, "phase", phase_of(sought));
     json_write_member(&json, "node", node);
-    json_write_member(&json, "request", request);
-    if (record != NULL && record->advice != NULL)
-        put_advice(&json, text_of(record->advice));
+    json_write_member(&json, "request", described);
+    if (record != NULL && pod_record_advice(record) != NULL)
+        put_advice(&json, text_of(pod_record_advice(record)));
     const char *unserved = record != NULL ? api_unserved_why(call, record) : NULL;
     if (unserved != NULL)
         json_write_member(&json, "otherScheduler", unserved);
-    if (record != NULL && record->request != NULL && record->request->n_models > 0)
-        put_models(&json, snapshot, record->request);
+    if (request != NULL && request->n_models > 0)
+        put_models(&json, snapshot, request);
     if (allocation != NULL) {
         json_write_key(&json, "allocation");
         put_allocation(&json, call, allocation, sought->node);
     } else if (node[0] == '\0') {
         must(record != NULL);
-        api_pods_put_waiting(&json, call, record->uid);
+        api_pods_put_waiting(&json, call, pod_record_uid(record));
         api_why_put_scheduling(&json, call, record);
-        if (record->request != NULL) {
-            struct request asked = *record->request;
-            asked.rules = policy_context_rules(snapshot->context, text_of(record->namespace));
-            const struct unschedulable_question question = {&asked, record->demands};
+        if (request != NULL) {
+            struct request asked = *request;
+            asked.rules =
+                policy_context_rules(snapshot->context, text_of(pod_record_namespace(record)));
+            const struct unschedulable_question question = {&asked, pod_record_demands(record)};
             if (!put_reasons(&json, call, snapshot, &question))
                 api_why_put_predecessor(&json, call, snapshot, record, &asked);
             put_verdicts(&json, call, snapshot, &question);

@@ -19,18 +19,19 @@ static void note_unbound(void *user, const struct pod_record *record)
     struct unbound_pods *out = user;
     struct arena *arena = out->arena;
 
-    must(record->node[0] == '\0' && pod_record_asks(record));
-    if (!record->ours || record->terminating_ms != 0)
+    must(!pod_record_is_bound(record) && pod_record_asks(record));
+    if (!record->ours || pod_record_terminating_ms(record) != 0)
         return;
     if (out->count == UNBOUND_MAX) {
         out->overflow = true;
         return;
     }
     struct unbound_pod *pod = &out->pod[out->count++];
-    *pod = (struct unbound_pod){.uid = arena_copy(arena, text_of(record->uid)),
-                                .namespace = arena_copy(arena, text_of(record->namespace)),
-                                .name = arena_copy(arena, text_of(record->name)),
-                                .created_ms = record->created_ms};
+    *pod =
+        (struct unbound_pod){.uid = arena_copy(arena, text_of(pod_record_uid(record))),
+                             .namespace = arena_copy(arena, text_of(pod_record_namespace(record))),
+                             .name = arena_copy(arena, text_of(pod_record_name(record))),
+                             .created_ms = record->created_ms};
     if (record->context != NULL)
         pod->scheduling = pod_scheduling_keep(&record->context->scheduling, arena);
 }

@@ -22,9 +22,9 @@ const char *api_unserved_why(struct api_call *call, const struct pod_record *rec
 
     if (!record->ours || !pod_record_asks(record) || record->context == NULL)
         return NULL;
-    const char *scheduler = record->node[0] == '\0'
-                                ? unbound_scheduler(&record->context->scheduling)
-                                : record->context->scheduling.scheduler;
+    const char *scheduler = pod_record_is_bound(record)
+                                ? record->context->scheduling.scheduler
+                                : unbound_scheduler(&record->context->scheduling);
     const char *served = api_served_names(call->app, &call->arena, &count);
     if (scheduler == NULL || count == 0 || is_served(call, scheduler))
         return NULL;
@@ -32,8 +32,9 @@ const char *api_unserved_why(struct api_call *call, const struct pod_record *rec
                         "%s/%s asks for %s and names scheduler %s, which has not asked milligpud "
                         "since its start; milligpud serves %s: set spec.schedulerName%s%s and "
                         "create it again",
-                        record->namespace, record->name, settings->resource, scheduler, served,
-                        count == 1 ? ": " : " to one of these", count == 1 ? served : "");
+                        pod_record_namespace(record), pod_record_name(record), settings->resource,
+                        scheduler, served, count == 1 ? ": " : " to one of these",
+                        count == 1 ? served : "");
 }
 
 static void add_unserved(struct unserved *out, struct unserved_pod pod)

@@ -55,7 +55,7 @@ static void encode_asked(struct json_writer *json, struct api_call *call,
     struct pod_record *record =
         waiting.offered > 0 ? pod_cache_copy(call->app->pod_cache, pod.namespace, pod.name) : NULL;
     /* For an offer without a bind, the condition has kube-scheduler's own reason. */
-    if (record != NULL && record->context != NULL && strcmp(record->uid, pod.uid) == 0)
+    if (record != NULL && record->context != NULL && strcmp(pod_record_uid(record), pod.uid) == 0)
         waiting.condition = record->context->scheduling.message;
     admin_waiting(json, &waiting);
     pod_record_free(record);
@@ -70,14 +70,15 @@ static void encode_unasked(struct json_writer *json, struct api_call *call,
     struct unasked unasked;
 
     must(pod->uid == item->uid);
-    if (record != NULL && strcmp(record->uid, pod->uid) == 0 && record->node[0] == '\0') {
+    if (record != NULL && strcmp(pod_record_uid(record), pod->uid) == 0 &&
+        !pod_record_is_bound(record)) {
         api_unasked(call->app, &pod->scheduling, &unasked);
         const struct admin_waiting waiting = {
             .uid = pod->uid,
             .namespace = pod->namespace,
             .name = pod->name,
-            .request = record->request,
-            .unclassed = record->request == NULL,
+            .request = pod_record_request(record),
+            .unclassed = pod_record_request(record) == NULL,
             .by = item->by,
             .reason = item->reason,
             .text = unasked.text,
@@ -295,7 +296,7 @@ static bool unasked_takes_model(struct api_call *call, const struct waiting_filt
     if (!filter->models.given)
         return true;
     struct pod_record *record = pod_cache_copy(call->app->pod_cache, pod->namespace, pod->name);
-    const bool takes = record != NULL && would_take_model(record->request, filter);
+    const bool takes = record != NULL && would_take_model(pod_record_request(record), filter);
     pod_record_free(record);
     return takes;
 }

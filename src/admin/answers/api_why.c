@@ -46,10 +46,11 @@ void api_why_put_scheduling(struct json_writer *json, struct api_call *call,
     static const struct pod_scheduling nothing = {.scheduler = NULL};
     const struct pod_scheduling *scheduling =
         record->context != NULL ? &record->context->scheduling : &nothing;
-    const bool asked = waiting_pods_has_asked(call->app->waiting_pods, text_of(record->uid));
+    const bool asked =
+        waiting_pods_has_asked(call->app->waiting_pods, text_of(pod_record_uid(record)));
     struct unasked *unasked = arena_alloc(&call->arena, sizeof *unasked);
 
-    must(record->node[0] == '\0');
+    must(!pod_record_is_bound(record));
     api_unasked(call->app, scheduling, unasked);
     json_write_key(json, "scheduling");
     json_write_object(json);
@@ -87,7 +88,7 @@ static void find_on_node(struct api_call *call, const struct node *node,
     for (uint32_t i = 0; i < node->n_allocations && out->count < PREDECESSORS_MAX; i++) {
         const struct allocation *allocation = node->allocation[i];
         const struct text uid = text_of(allocation->facts.uid);
-        if (strcmp(allocation->facts.namespace, record->namespace) != 0)
+        if (strcmp(allocation->facts.namespace, pod_record_namespace(record)) != 0)
             continue;
         const struct pod_predecessor predecessor =
             pod_cache_predecessor(call->app->pod_cache, uid, &record->context->owner);
@@ -161,13 +162,13 @@ void api_why_put_predecessor(struct json_writer *json, struct api_call *call,
 {
     const struct node *node;
 
-    must(record->node[0] == '\0');
+    must(!pod_record_is_bound(record));
     if (record->verdict != REQUEST_OK || record->context == NULL ||
         record->context->owner.kind == NULL)
         return;
     struct predecessors *found = arena_alloc(&call->arena, sizeof *found);
     for (uint32_t at = 0; (node = snapshot_next(snapshot, &at)) != NULL;) {
-        const enum unusable bar = node_bar(node, record->demands).why;
+        const enum unusable bar = node_bar(node, pod_record_demands(record)).why;
         if (bar != USABLE && bar != UNUSABLE_UNKNOWN)
             continue; /* kube-scheduler would not place the pod there */
         find_on_node(call, node, record, found);

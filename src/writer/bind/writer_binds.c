@@ -92,10 +92,11 @@ bool writer_release_void(struct writer *writer, const struct pod_record *record)
     struct command command[RECONCILE_MAX];
 
     /* The outcome of a Binding in flight decides. */
-    if (record->node[0] != '\0' || map_find(&writer->binds.inflight, text_of(record->uid)) != NULL)
+    if (pod_record_is_bound(record) ||
+        map_find(&writer->binds.inflight, text_of(pod_record_uid(record))) != NULL)
         return true;
-    const size_t count =
-        reconcile_unbound(writer->ledger, record->uid, record->version, writer->wall_ms, command);
+    const size_t count = reconcile_unbound(writer->ledger, pod_record_uid(record), record->version,
+                                           writer->wall_ms, command);
     return writer_run_all(writer, command, count);
 }
 
@@ -108,11 +109,11 @@ static bool evaluate_again(struct writer *writer, struct bind_call *bind,
                            const struct pod_record *record, const struct request *request,
                            bool *whole)
 {
-    must(record->node[0] == '\0' && request_asks(request));
+    must(!pod_record_is_bound(record) && request_asks(request));
 
     const struct command command = {.kind = COMMAND_VERSION,
                                     .at_ms = writer->wall_ms,
-                                    .uid = record->uid,
+                                    .uid = pod_record_uid(record),
                                     .node = bind->args.node,
                                     .request = request,
                                     .version = record->version};
@@ -139,9 +140,9 @@ static bool evaluate_again(struct writer *writer, struct bind_call *bind,
 
 bool writer_is_void(const struct allocation *held, const struct pod_record *record)
 {
-    must(record->uid != NULL);
+    must(pod_record_uid(record)[0] != '\0');
     return held != NULL && held->facts.state == STATE_RESERVED && held->facts.version > 0 &&
-           record->node[0] == '\0' && record->version > held->facts.version;
+           !pod_record_is_bound(record) && record->version > held->facts.version;
 }
 
 /*
@@ -155,9 +156,9 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
 
     const struct command command = {.kind = COMMAND_RESERVE,
                                     .at_ms = writer->wall_ms,
-                                    .uid = record->uid,
-                                    .namespace = record->namespace,
-                                    .name = record->name,
+                                    .uid = pod_record_uid(record),
+                                    .namespace = pod_record_namespace(record),
+                                    .name = pod_record_name(record),
                                     .node = bind->args.node,
                                     .request = request,
                                     .version = record->version,
@@ -168,7 +169,7 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
     struct refusal refusal;
     bool whole = true;
 
-    if (writer_is_void(ledger_find(writer->ledger, text_of(record->uid)), record) &&
+    if (writer_is_void(ledger_find(writer->ledger, text_of(pod_record_uid(record))), record) &&
         evaluate_again(writer, bind, record, request, &whole))
         return whole;
     switch (batch_run(&writer->batch, &command, &verdict, &change, &answer)) {
@@ -211,7 +212,7 @@ static bool binds_reserve(struct writer *writer, struct bind_call *bind,
 static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
                                  const struct pod_record *record)
 {
-    must(strcmp(record->uid, bind->args.uid) == 0);
+    must(strcmp(pod_record_uid(record), bind->args.uid) == 0);
 
     const struct extender_bind *args = &bind->args;
     const struct allocation *held = ledger_find(writer->ledger, text_of(args->uid));
@@ -221,8 +222,8 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
     if (record->verdict == REQUEST_NOT_OURS) {
         writer_refuse_bind(bind, "not_ours: the pod does not name %s",
                            writer->app->settings->resource);
-    } else if (strcmp(record->namespace, args->namespace) != 0 ||
-               strcmp(record->name, args->pod) != 0) {
+    } else if (strcmp(pod_record_namespace(record), args->namespace) != 0 ||
+               strcmp(pod_record_name(record), args->pod) != 0) {
         writer_refuse_bind(bind, "unknown_pod: uid %s is not the uid of %s/%s", args->uid,
                            args->namespace, args->pod);
     } else if (bind_inflight != NULL && strcmp(bind_inflight->node->text, args->node) != 0) {
@@ -232,15 +233,15 @@ static bool bind_without_placing(struct writer *writer, struct bind_call *bind,
         inflight_join(bind_inflight, bind);
     } else if (held != NULL && held->facts.listed_unbound) {
         writer_refuse_bind(bind, LISTED_UNBOUND, held->facts.node->text);
-    } else if (record->node[0] != '\0' && strcmp(record->node, args->node) != 0) {
-        writer_refuse_bind(bind, BOUND_ALREADY, record->node);
+    } else if (pod_record_is_bound(record) && strcmp(pod_record_node(record), args->node) != 0) {
+        writer_refuse_bind(bind, BOUND_ALREADY, pod_record_node(record));
     } else if ((held != NULL && held->facts.state == STATE_BOUND &&
                 text_is(atom_text(held->facts.node), args->node)) ||
-               (held == NULL && record->node[0] != '\0')) {
+               (held == NULL && pod_record_is_bound(record))) {
         bind->reply.answer(bind->reply.to, NULL); /* confirmed by the API server */
         bind->reply.to = NULL;
     } else if (record->verdict == REQUEST_REFUSED) {
-        writer_refuse_bind(bind, "%s", record->refusal);
+        writer_refuse_bind(bind, "%s", pod_record_refusal(record));
     } else if (ledger_node(writer->ledger, text_of(args->node)) == NULL) {
         app_count_refusal(REASON_UNKNOWN_NODE);
         writer_refuse_bind(bind, "unknown_node: there is no node %s", args->node);
@@ -270,8 +271,8 @@ static void refuse_unknown(struct bind_call *bind, const struct fetched_pod *fet
 /* For a record without its request: returns true if the GET shows the record's version. */
 static bool has_request_of(const struct fetched_pod *fetched, const struct pod_record *record)
 {
-    must(pod_record_asks(record) && record->request == NULL);
-    return fetched->found && strcmp(fetched->pod.uid, record->uid) == 0 &&
+    must(pod_record_asks(record) && pod_record_request(record) == NULL);
+    return fetched->found && strcmp(fetched->pod.uid, pod_record_uid(record)) == 0 &&
            version_number(fetched->pod.resource_version) == record->version;
 }
 
@@ -317,7 +318,8 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
      * No record: kube-scheduler's watch may be ahead of ours. No request: the pod cache had no
      * room. Either way the pod is fetched by one GET, whose result comes back as a message.
      */
-    const bool forgotten = record == NULL || (pod_record_asks(record) && record->request == NULL);
+    const bool forgotten =
+        record == NULL || (pod_record_asks(record) && pod_record_request(record) == NULL);
     if (forgotten && fetched == NULL) {
         outbox_fetch(writer->app->outbox, bind);
         return true;
@@ -344,7 +346,7 @@ static bool bind_pod(struct writer *writer, struct bind_call *bind,
         return true;
     }
     return forgotten ? reserve_as_fetched(writer, bind, fetched, record, arena)
-                     : binds_reserve(writer, bind, record, record->request);
+                     : binds_reserve(writer, bind, record, pod_record_request(record));
 }
 
 bool writer_handle_bind(struct writer *writer, struct bind_call *bind, struct arena *arena)
@@ -372,7 +374,7 @@ static bool is_yet_to_come(const struct writer *writer, const struct pod *fetche
 
     must(fetched->uid[0] != '\0');
     if (record != NULL)
-        return pod_record_asks(record) && record->request == NULL;
+        return pod_record_asks(record) && pod_record_request(record) == NULL;
     return version == 0 || version > writer->pod_list.last_seen_version;
 }
 

@@ -50,16 +50,17 @@ static void send_advice(struct writer *writer, const struct pod *pod, const char
 static bool advise_on_model(struct writer *writer, const struct pod_record *record,
                             struct advice *out)
 {
-    if (record->request == NULL || record->request->n_models == 0 ||
-        !app_ready(writer->app, NULL) ||
+    const struct request *request = pod_record_request(record);
+
+    if (request == NULL || request->n_models == 0 || !app_ready(writer->app, NULL) ||
         !event_budget_take(&writer->advice.model_looks, writer_now_ms(writer)))
         return false;
     CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(writer->app->view);
     must(snapshot != NULL);
     out->word = "model";
-    unschedulable_missing_model(snapshot, record->request, out->text, sizeof out->text);
+    unschedulable_missing_model(snapshot, request, out->text, sizeof out->text);
     if (out->text[0] == '\0')
-        pod_cache_advised(writer->app->pod_cache, record->uid, ADVICE_MODEL);
+        pod_cache_advised(writer->app->pod_cache, pod_record_uid(record), ADVICE_MODEL);
     return out->text[0] != '\0';
 }
 

@@ -60,11 +60,12 @@ void writer_learn(struct writer *writer, const struct pod *pod)
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
 
     must(record != NULL);
+    const struct request *request = pod_record_request(record);
     /* The request may be missing because the pod cache had no room. */
-    if (record->verdict != REQUEST_OK || record->request == NULL || record->request->n_wants == 0 ||
+    if (record->verdict != REQUEST_OK || request == NULL || request->n_wants == 0 ||
         counted_before(writer, pod))
         return;
-    tally_count(writer->learning.tally, record->request);
+    tally_count(writer->learning.tally, request);
     if (pod->created_ms > writer->learning.learned_ms)
         writer->learning.learned_ms = pod->created_ms;
     metric_add(M_WORKLOAD_PODS, NULL, 1);

@@ -32,8 +32,8 @@ static bool place_the_unplaced(struct writer *writer, const char *name)
         const struct allocation_facts *facts = &node->allocation[i]->facts;
         const struct pod_record *record =
             facts->presumed ? pod_cache_find(writer->app->pod_cache, facts->uid) : NULL;
-        if (record != NULL && record->seen != NULL)
-            pods[count++] = record->seen;
+        if (record != NULL && pod_record_seen(record) != NULL)
+            pods[count++] = pod_record_seen(record);
         if (record != NULL && record->is_unstored) {
             atomic_store(&writer->app->watch.list_again, true);
             node_digests_forget(writer->app->node_digests, text_of(name));

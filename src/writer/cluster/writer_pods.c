@@ -55,7 +55,8 @@ bool writer_reconcile(struct writer *writer, const struct pod *pod)
         return false;
     /* For an adopted pod without a place, place_the_unplaced() needs the whole pod later. */
     const struct allocation *held = ledger_find(writer->ledger, text_of(pod->uid));
-    if (held != NULL && record != NULL && record->seen == NULL && reconcile_lacks(held, request))
+    if (held != NULL && record != NULL && pod_record_seen(record) == NULL &&
+        reconcile_lacks(held, request))
         pod_cache_remember(writer->app->pod_cache, pod);
     return true;
 }
@@ -193,12 +194,13 @@ static int pods_by_order(const void *a, const void *b, void *ledger)
 /* For pod_cache_remove_stale(): handles a pod that is gone without an event. */
 static void pod_swept(void *user, const struct pod_record *record)
 {
-    must(record->uid != NULL);
+    must(pod_record_uid(record)[0] != '\0');
 
     struct writer *writer = user;
 
-    waiting_pods_resolved(writer->app->waiting_pods, text_of(record->uid));
-    if (agents_pod_gone(writer->vouching.agents, text_of(record->node), text_of(record->uid)))
+    waiting_pods_resolved(writer->app->waiting_pods, text_of(pod_record_uid(record)));
+    if (agents_pod_gone(writer->vouching.agents, text_of(pod_record_node(record)),
+                        text_of(pod_record_uid(record))))
         writer->vouching.agents_unsure = true; /* nodes are re-evaluated after the sweep */
 }
 
@@ -295,7 +297,7 @@ static void forget_future(struct writer *writer, const struct pod *pod)
     const struct pod_record *record = pod_cache_find(writer->app->pod_cache, pod->uid);
 
     must(pod->node[0] == '\0');
-    if (record != NULL && record->node[0] != '\0')
+    if (record != NULL && pod_record_is_bound(record))
         pod_cache_remove(writer->app->pod_cache, pod->uid);
 }
 

@@ -57,8 +57,8 @@ static struct pod_verdict verdict_of(struct app_fixture *fixture, const char *po
 
     arena_init(&arena);
     assert_non_null(record);
-    const bool known =
-        waiting_pods_find(fixture->app.waiting_pods, text_of(record->uid), &arena, &waiting);
+    const bool known = waiting_pods_find(fixture->app.waiting_pods, text_of(pod_record_uid(record)),
+                                         &arena, &waiting);
     const struct pod_verdict verdict = {known, waiting.n_asks, waiting.offered, waiting.reason,
                                         waiting.last_ms};
     pod_record_free(record);

@@ -160,10 +160,10 @@ APP_TEST(pod_cache__keeps_the_container_names_of_equal_requests)
     pod.name = "second";
     container.name = "two";
     (void)pod_cache_put(fixture->app.pod_cache, &pod, &rules, 1);
-    assert_string_equal(pod_cache_find(fixture->app.pod_cache, "u1")->request->want[0].container,
-                        "one");
-    assert_string_equal(pod_cache_find(fixture->app.pod_cache, "u2")->request->want[0].container,
-                        "two");
+    const struct pod_record *one = pod_cache_find(fixture->app.pod_cache, "u1");
+    const struct pod_record *two = pod_cache_find(fixture->app.pod_cache, "u2");
+    assert_string_equal(pod_record_request(one)->want[0].container, "one");
+    assert_string_equal(pod_record_request(two)->want[0].container, "two");
     pod_cache_remove(fixture->app.pod_cache, "u1");
     pod_cache_remove(fixture->app.pod_cache, "u2");
 }
@@ -178,7 +178,7 @@ APP_TEST(waiting_tables__have_room_for_small_requests_beside_large_ones)
     add_waiting(fixture, ENOUGH);
     fixture_show_pod(fixture, "a", "300");
     struct pod_record *record = pod_cache_copy(fixture->app.pod_cache, "default", "a");
-    assert_non_null(record->request);
+    assert_non_null(pod_record_request(record));
     (void)fixture_filter(fixture, "a", "");
     struct pod_container container = {.name = "c", .amount = "300"};
     const struct pod pod = {.uid = "small",
@@ -290,7 +290,7 @@ static const struct pod_record *known(struct app_fixture *fixture, const char *n
     struct pod_record *copy = pod_cache_copy(fixture->app.pod_cache, "default", name);
 
     assert_non_null(copy);
-    const struct pod_record *record = pod_cache_find(fixture->app.pod_cache, copy->uid);
+    const struct pod_record *record = pod_cache_find(fixture->app.pod_cache, pod_record_uid(copy));
     pod_record_free(copy);
     return record;
 }
@@ -306,7 +306,7 @@ static void fill_requests(struct app_fixture *fixture)
         /* Equal requests would be stored once. */
         large_pod_of(fixture, fixture_name("filler-", i), (unsigned)i, NULL);
         fixture_run(fixture);
-    } while (known(fixture, fixture_name("filler-", i))->request != NULL);
+    } while (pod_record_request(known(fixture, fixture_name("filler-", i))) != NULL);
 }
 
 APP_TEST(unremembered_request__is_fetched_at_bind)
@@ -315,7 +315,7 @@ APP_TEST(unremembered_request__is_fetched_at_bind)
     large_pod(fixture, "a", NULL);
     fixture_run(fixture);
     assert_int_equal(known(fixture, "a")->verdict, REQUEST_OK);
-    assert_null(known(fixture, "a")->request);
+    assert_null(pod_record_request(known(fixture, "a")));
     assert_says(fixture_filter(fixture, "a", "n1 n2"), "n1");
     assert_string_equal(fixture_bind(fixture, "a", "n1"), "");
     fixture_run(fixture);
@@ -336,7 +336,7 @@ APP_TEST(unremembered_request__of_a_bound_pod_holds_its_share)
     fill_requests(fixture);
     large_pod(fixture, "x", "n2");
     fixture_run(fixture);
-    assert_null(known(fixture, "x")->request);
+    assert_null(pod_record_request(known(fixture, "x")));
     assert_int_equal(fixture_taken(fixture, "n2"), 300);
     fixture_annotate(fixture, "x", "\"other\":\"thing\"");
     assert_taken(fixture, "n2", 300);

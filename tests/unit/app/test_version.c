@@ -130,7 +130,7 @@ APP_TEST(moved_outcome__does_not_bring_back_a_deleted_pod)
     fixture_show_pod(fixture, "a", "300");
     struct pod_record *known = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     struct message *outcome = message_new(MESSAGE_OUTCOME);
-    const char *uid = arena_copy(&outcome->arena, text_of(known->uid));
+    const char *uid = arena_copy(&outcome->arena, text_of(pod_record_uid(known)));
     outcome->outcome = (struct binding_outcome){.uid = uid,
                                                 .result = OUTCOME_MOVED,
                                                 .text = "the pod is not bound",
@@ -287,7 +287,7 @@ static void reserve_as_before(struct app_fixture *fixture)
     struct pod_record *pod = pod_cache_copy(fixture->app.pod_cache, "default", "a");
     const struct command reserve = {.kind = COMMAND_RESERVE,
                                     .at_ms = fixture->wall_ms,
-                                    .uid = pod->uid,
+                                    .uid = pod_record_uid(pod),
                                     .namespace = "default",
                                     .name = "a",
                                     .node = "n1",

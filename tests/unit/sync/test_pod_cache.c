@@ -52,6 +52,22 @@ static void put(struct pod_cache *pods, const char *uid, const char *name, const
     pod_cache_put(pods, &pod, &rules, 1);
 }
 
+static const struct request *request_of(struct pod_cache *pods, const char *uid)
+{
+    const struct pod_record *record = pod_cache_find(pods, uid);
+
+    assert_non_null(record);
+    return pod_record_request(record);
+}
+
+static const struct node_demands *demands_of(struct pod_cache *pods, const char *uid)
+{
+    const struct pod_record *record = pod_cache_find(pods, uid);
+
+    assert_non_null(record);
+    return pod_record_demands(record);
+}
+
 static void stale(void *user, const struct pod_record *record)
 {
     assert_null(user);
@@ -338,7 +354,7 @@ POD_CACHE_TEST(context__is_left_out_beyond_the_bound)
     assert_true(pod_cache_bytes(pods).contexts > CONTEXTS_BYTES_MAX - sizeof message);
     assert_non_null(pod_cache_find(pods, "u14")->context);
     assert_null(pod_cache_find(pods, "u16")->context);
-    assert_non_null(pod_cache_find(pods, "u16")->request);
+    assert_non_null(request_of(pods, "u16"));
     pod_cache_remove(pods, "u0");
     put_waiting(pods, "u16", message, "");
     assert_non_null(pod_cache_find(pods, "u16")->context);
@@ -375,15 +391,15 @@ static void named(struct pod_cache *pods, const char *name, const char *uid)
         assert_null(record);
     } else {
         assert_non_null(record);
-        assert_string_equal(record->uid, uid);
-        assert_string_equal(record->name, name);
+        assert_string_equal(pod_record_uid(record), uid);
+        assert_string_equal(pod_record_name(record), name);
     }
     pod_record_free(record);
 }
 
 static void count(void *user, const struct pod_record *record)
 {
-    assert_string_equal(record->node, "");
+    assert_string_equal(pod_record_node(record), "");
     ++*(unsigned *)user;
 }
 
@@ -473,12 +489,12 @@ POD_CACHE_TEST(request__has_its_own_host_beside_equal_shares)
     const size_t one = pod_cache_bytes(pods).requests;
     wants_cpu(pods, "u2", 4000, mib);
     wants_cpu(pods, "u3", 1000, 2 * mib);
-    assert_int_equal(pod_cache_find(pods, "u1")->request->host.cpu_milli, 1000);
-    assert_int_equal(pod_cache_find(pods, "u2")->request->host.cpu_milli, 4000);
-    assert_int_equal(pod_cache_find(pods, "u1")->request->host.memory_mib, 1);
-    assert_int_equal(pod_cache_find(pods, "u3")->request->host.memory_mib, 2);
+    assert_int_equal(request_of(pods, "u1")->host.cpu_milli, 1000);
+    assert_int_equal(request_of(pods, "u2")->host.cpu_milli, 4000);
+    assert_int_equal(request_of(pods, "u1")->host.memory_mib, 1);
+    assert_int_equal(request_of(pods, "u3")->host.memory_mib, 2);
     wants_cpu(pods, "u4", 1000, mib); /* in all alike */
-    assert_ptr_equal(pod_cache_find(pods, "u4")->request, pod_cache_find(pods, "u1")->request);
+    assert_ptr_equal(request_of(pods, "u4"), request_of(pods, "u1"));
     assert_int_equal(pod_cache_bytes(pods).requests, 3 * one);
 }
 
@@ -506,15 +522,15 @@ POD_CACHE_TEST(node_demands__are_stored_once_and_freed)
     assert_true(one > 0);
     put_tolerant(pods, "u2", "", &demands);
     assert_int_equal(pod_cache_bytes(pods).demands, one);
-    assert_ptr_equal(pod_cache_find(pods, "u1")->demands, pod_cache_find(pods, "u2")->demands);
+    assert_ptr_equal(demands_of(pods, "u1"), demands_of(pods, "u2"));
     assert_true(tolerations_cover(pod_cache_tolerations(pods), &taint));
     struct pod_record *copy = pod_cache_copy(pods, "default", "u1");
-    assert_ptr_not_equal(copy->demands, pod_cache_find(pods, "u1")->demands);
-    assert_string_equal(copy->demands->selector[0].value, "a");
+    assert_ptr_not_equal(pod_record_demands(copy), demands_of(pods, "u1"));
+    assert_string_equal(pod_record_demands(copy)->selector[0].value, "a");
     pod_record_free(copy);
     /* A bound pod needs no other node: what it tolerates still counts. */
     put_tolerant(pods, "u1", "n1", &demands);
-    assert_int_equal(pod_cache_find(pods, "u1")->demands->n_selectors, 0);
+    assert_int_equal(demands_of(pods, "u1")->n_selectors, 0);
     pod_cache_remove(pods, "u2");
     assert_true(tolerations_cover(pod_cache_tolerations(pods), &taint));
     pod_cache_remove(pods, "u1");
@@ -532,7 +548,7 @@ POD_CACHE_TEST(tolerations__count_only_for_pods_with_shares)
     plain.demands = (struct node_demands){.n_tolerations = 1, .toleration = tolerant};
     struct pod whole = plain;
     pod_cache_put(pods, &plain, &rules, 1);
-    assert_null(pod_cache_find(pods, "u1")->demands);
+    assert_null(demands_of(pods, "u1"));
     assert_false(tolerations_cover(pod_cache_tolerations(pods), &taint));
     whole.uid = "u2";
     whole.node = "n1";
@@ -557,14 +573,14 @@ POD_CACHE_TEST(node_demands__are_limited_and_small_ones_stay)
         key[0] = (char)('A' + i);
         (void)snprintf(uid, sizeof uid, "u%u", i);
         put_tolerant(pods, uid, "", &large);
-        kept += pod_cache_find(pods, uid)->demands != NULL;
+        kept += demands_of(pods, uid) != NULL;
         assert_true(pod_cache_bytes(pods).demands <= DEMANDS_BYTES_MAX / 2);
     }
     assert_true(kept > 8 && kept < 40);
     put_tolerant(pods, "small", "", &small);
-    assert_non_null(pod_cache_find(pods, "small")->demands);
+    assert_non_null(demands_of(pods, "small"));
     struct pod_record *copy = pod_cache_copy(pods, "default", "u39");
-    assert_null(copy->demands); /* not kept, so not known */
+    assert_null(pod_record_demands(copy)); /* not kept, so not known */
     pod_record_free(copy);
     xfree(key);
 }
@@ -603,9 +619,9 @@ static void advises(struct pod_cache *pods, const char *uid, const char *expecte
 
     assert_non_null(record);
     if (expected == NULL)
-        assert_null(record->advice);
+        assert_null(pod_record_advice(record));
     else
-        assert_string_equal(record->advice, expected);
+        assert_string_equal(pod_record_advice(record), expected);
     pod_record_free(record);
 }
 
@@ -652,12 +668,137 @@ POD_CACHE_TEST(advice__ends_where_its_table_does)
         char uid[16];
         (void)snprintf(uid, sizeof uid, "%u", i);
         put_amount(pods, uid, "1", "milligpu.io/gpu_model", ODD_KEYS_MAX);
-        without += pod_cache_find(pods, uid)->advice == NULL;
+        without += pod_record_advice(pod_cache_find(pods, uid)) == NULL;
         assert_true(pod_cache_bytes(pods).seen <= REMEMBERED_BYTES_MAX);
     }
     assert_in_range(without, 80, 99);
     pod_cache_remove(pods, "large");
     put_amount(pods, "99", "1", NULL, 0);
-    assert_non_null(pod_cache_find(pods, "99")->advice);
+    assert_non_null(pod_record_advice(pod_cache_find(pods, "99")));
     xfree(note);
+}
+
+/* --- what a record owns --- */
+
+/* A pod with everything that few pods have. */
+static struct pod ending_pod(struct pod_container *container)
+{
+    struct pod pod = pod_of("u1", "n1");
+
+    *container = (struct pod_container){.name = "c", .amount = "1"};
+    pod.container = container;
+    pod.terminating_ms = 5;
+    pod.n_odd_keys = 1;
+    pod.odd_key[0] = "milligpu.io/gpu_model";
+    pod.demands = (struct node_demands){.n_tolerations = 1, .toleration = tolerant};
+    return pod;
+}
+
+POD_CACHE_TEST(particulars__are_those_of_few_pods)
+{
+    struct pod_container container;
+    struct pod ending = ending_pod(&container);
+
+    put(pods, "u1", "u1", "n1");
+    assert_null(pod_cache_find(pods, "u1")->particulars);
+    pod_cache_advised(pods, "u1", ADVICE_MODEL);
+    pod_cache_put(pods, &ending, &rules, 1);
+    const struct pod_record *record = pod_cache_find(pods, "u1");
+    assert_int_equal(pod_record_terminating_ms(record), 5);
+    assert_non_null(pod_record_advice(record));
+    assert_null(record->particulars->request);
+    assert_null(record->particulars->demands);
+    pod_cache_remember(pods, &ending);
+    assert_string_equal(pod_record_seen(record)->container[0].amount, "1");
+    assert_int_equal(record->reported_advice, 1U << ADVICE_MODEL);
+    put(pods, "u1", "u1", "n1");
+    assert_null(pod_cache_find(pods, "u1")->particulars);
+    assert_int_equal(pod_cache_bytes(pods).seen, 0);
+    assert_int_equal(pod_cache_find(pods, "u1")->reported_advice, 1U << ADVICE_MODEL);
+}
+
+/* Also for a pod that has no particulars until then. */
+POD_CACHE_TEST(remembered_pod__is_freed_with_its_record)
+{
+    struct pod pod = pod_of("u1", "n1");
+
+    pod_cache_put(pods, &pod, &rules, 1);
+    pod_cache_remember(pods, &pod);
+    assert_string_equal(pod_record_seen(pod_cache_find(pods, "u1"))->name, "u1");
+    struct pod_record *copy = pod_cache_copy(pods, "default", "u1");
+    assert_null(pod_record_seen(copy));
+    pod_record_free(copy);
+    pod_cache_remove(pods, "u1");
+    assert_int_equal(pod_cache_bytes(pods).seen, 0);
+}
+
+POD_CACHE_TEST(copy__outlives_its_record)
+{
+    struct pod_container container;
+    struct pod ending = ending_pod(&container);
+
+    pod_cache_put(pods, &ending, &rules, 1);
+    pod_cache_remember(pods, &ending);
+    struct pod_record *copy = pod_cache_copy(pods, "default", "u1");
+    pod_cache_remove(pods, "u1");
+    assert_int_equal(pod_cache_bytes(pods).requests, 0);
+    assert_int_equal(pod_cache_bytes(pods).demands, 0);
+    assert_int_equal(pod_cache_bytes(pods).seen, 0);
+    assert_int_equal(pod_record_request(copy)->want[0].milli, 1);
+    assert_string_equal(pod_record_demands(copy)->toleration[0].key, "k");
+    assert_int_equal(pod_record_terminating_ms(copy), 5);
+    assert_non_null(strstr(pod_record_advice(copy), "gpu_model"));
+    assert_null(pod_record_seen(copy));
+    pod_record_free(copy);
+}
+
+POD_CACHE_TEST(copy__has_the_refusal)
+{
+    put_amount(pods, "a", "1500", NULL, 0);
+    struct pod_record *copy = pod_cache_copy(pods, "default", "a");
+    assert_int_equal(copy->verdict, REQUEST_REFUSED);
+    assert_string_equal(pod_record_refusal(copy), pod_record_refusal(pod_cache_find(pods, "a")));
+    assert_ptr_not_equal(pod_record_refusal(copy), pod_record_refusal(pod_cache_find(pods, "a")));
+    assert_null(pod_record_request(copy));
+    pod_cache_remove(pods, "a");
+    assert_string_not_equal(pod_record_refusal(copy), "");
+    pod_record_free(copy);
+}
+
+POD_CACHE_TEST(copy__of_a_pod_that_asks_for_nothing_owns_nothing)
+{
+    static struct pod_container zero = {.name = "c", .amount = "0"};
+    struct pod pod = pod_of("u1", "n1");
+
+    pod.container = &zero;
+    pod_cache_put(pods, &pod, &rules, 1);
+    struct pod_record *copy = pod_cache_copy(pods, "default", "u1");
+    assert_int_equal(copy->verdict, REQUEST_ZERO);
+    assert_null(copy->particulars);
+    pod_record_free(copy);
+}
+
+POD_CACHE_TEST(pod_record__has_room_for_the_longest_texts)
+{
+    char uid[UID_BYTES_MAX + 1];
+    char text[3][NAME_BYTES_MAX + 1];
+
+    memset(uid, 'u', sizeof uid - 1);
+    uid[sizeof uid - 1] = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(text); i++) {
+        memset(text[i], (char)('a' + i), sizeof text[i] - 1);
+        text[i][sizeof text[i] - 1] = '\0';
+    }
+    struct pod pod = pod_of(uid, text[2]);
+    pod.namespace = text[0];
+    pod.name = text[1];
+    pod_cache_put(pods, &pod, &rules, 1);
+    struct pod_record *copy = pod_cache_copy(pods, text[0], text[1]);
+    assert_non_null(copy);
+    pod_cache_remove(pods, uid);
+    assert_string_equal(pod_record_uid(copy), uid);
+    assert_string_equal(pod_record_namespace(copy), text[0]);
+    assert_string_equal(pod_record_name(copy), text[1]);
+    assert_string_equal(pod_record_node(copy), text[2]);
+    pod_record_free(copy);
 }
