@@ -1,13 +1,16 @@
 /*
- * A hash table with linear probing, at most three quarters full, without tombstones: a removal
- * closes its gap. During a rehash there are two tables, and each key is in one of them only. Tables
- * never shrink.
+ * A hash table with linear probing, half to three quarters full, without tombstones: a removal
+ * closes its gap. It grows by a half: doubled tables of a large cluster would be mostly empty. The
+ * home of a key is hash * slots / 2^32, so that slots can be any number. During a rehash there are
+ * two tables, and each key is in one of them only. Tables never shrink.
  */
 #include "milligpu/base/map.h"
 
 #include "milligpu/base/alloc.h"
 
 enum { SLOTS_MIN = 16 };
+
+static const size_t SLOTS_MAX = (size_t)1 << 32; /* hashes have 32 bits */
 
 void map_init(struct map *map)
 {
@@ -27,33 +30,48 @@ static struct text map_key(const struct map_entry *entry)
     return (struct text){entry->key, entry->key_len};
 }
 
+static size_t map_home(uint32_t hash, size_t slots)
+{
+    return (size_t)((uint64_t)hash * slots >> 32);
+}
+
+static size_t map_next_slot(size_t at, size_t slots)
+{
+    return at + 1 < slots ? at + 1 : 0;
+}
+
 /* Returns the slot of key, or the free slot for it. */
 static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, struct text key,
                                      uint32_t hash)
 {
-    must(slots > 0);
-    must((slots & (slots - 1)) == 0);
+    must(slots > 0 && slots <= SLOTS_MAX);
 
-    size_t at = hash & (slots - 1);
+    size_t at = map_home(hash, slots);
     while (table[at].value != NULL) {
         const struct map_entry *entry = &table[at];
         if (entry->hash == hash && text_eq(map_key(entry), key))
             break;
-        at = (at + 1) & (slots - 1);
+        at = map_next_slot(at, slots);
     }
     return &table[at];
+}
+
+/* The number of slots from one slot to another, around the end of the table. */
+static size_t map_distance(size_t from, size_t to, size_t slots)
+{
+    return to >= from ? to - from : to + slots - from;
 }
 
 /* Backward-shift deletion, so that no search ends before a displaced key. */
 static void close_gap(struct map_entry *table, size_t slots, size_t gap)
 {
-    const size_t mask = slots - 1;
-    must(gap <= mask);
+    must(gap < slots);
 
-    for (size_t at = (gap + 1) & mask; table[at].value != NULL; at = (at + 1) & mask) {
-        const size_t home = table[at].hash & mask;
+    for (size_t at = map_next_slot(gap, slots); table[at].value != NULL;
+         at = map_next_slot(at, slots)) {
+        const size_t home = map_home(table[at].hash, slots);
         /* May move into the gap unless its home lies between the gap and its slot. */
-        if (((at - home) & mask) < ((at - gap) & mask))
+        if (map_distance(home, at, slots) < map_distance(gap, at, slots))
             continue;
         table[gap] = table[at];
         gap = at;
@@ -103,12 +121,13 @@ void map_settle(struct map *map, size_t slots)
 /* Called when the table is three quarters full; the only allocation. */
 static void map_grow(struct map *map)
 {
-    must(map->slots <= SIZE_MAX / 4);
+    must(map->slots <= SLOTS_MAX / 2);
 
-    move_all(map); /* normally a no-op: rehashing ends after 1/8 of the changes until full */
+    /* Normally a no-op: n slots are moved within n / 4 changes, and 3 / 8 n fill the new table. */
+    move_all(map);
     map->old = map->entry;
     map->old_slots = map->slots;
-    map->slots = map->slots > 0 ? map->slots * 2 : SLOTS_MIN;
+    map->slots = map->slots > 0 ? map->slots + map->slots / 2 : SLOTS_MIN;
     map->entry = xcalloc(map->slots, sizeof *map->entry);
     must(map->slots > map->count);
 }
@@ -190,8 +209,8 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
     /* Starts after a free slot: then closing a gap never moves an entry to a visited slot. */
     while (map->entry[free_slot].value != NULL)
         free_slot++;
-    for (size_t i = 1; i < map->slots; i++) {
-        const size_t at = (free_slot + i) & (map->slots - 1);
+    for (size_t at = map_next_slot(free_slot, map->slots); at != free_slot;
+         at = map_next_slot(at, map->slots)) {
         while (map->entry[at].value != NULL && !keep(user, map->entry[at].value)) {
             map->count--;
             close_gap(map->entry, map->slots, at);

@@ -1,8 +1,9 @@
 /*
  * map - a hash map from text to pointers; open addressing, seeded hash.
  *
- * A full map doubles and rehashes incrementally, so that no single change pays for all entries
- * (moving 49,152 entries at once takes some milliseconds). Until then, look-ups search both tables.
+ * A full map grows by a half and rehashes incrementally, so that no single change pays for all
+ * entries (moving 49,152 entries at once takes some milliseconds). Until then, look-ups search both
+ * tables.
  *
  * Keys are borrowed and must outlive their entry (usually they are a member of the value). The
  * order of iteration is arbitrary. Not thread-safe.
@@ -12,7 +13,7 @@
 
 #include "milligpu/base/text.h"
 
-/* 24 bytes: the maps of a large cluster have half a million slots. */
+/* 24 bytes: the maps of a large cluster have 300,000 slots. */
 struct map_entry {
     const char *key; /* of key_len bytes */
     uint32_t key_len;
@@ -24,7 +25,7 @@ enum { MAP_MOVES = 8 }; /* slots of the old table moved per change */
 
 struct map {
     struct map_entry *entry;
-    size_t slots;          /* a power of two, or 0 */
+    size_t slots;
     size_t count;          /* entries in both tables */
     struct map_entry *old; /* table being rehashed; NULL: none */
     size_t old_slots;
