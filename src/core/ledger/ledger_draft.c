@@ -21,14 +21,13 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
 
     *draft = (struct draft){.slot = slot, .old = old};
     draft->build.gone = true;
-    draft->capacity = more;
-    if (old == NULL) {
-        draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+    draft->capacity = more + (old != NULL ? old->n_gpus : 0);
+    draft->gpu = draft->capacity < ARRAY_LEN(draft->few)
+                     ? draft->few
+                     : xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+    if (old == NULL)
         return;
-    }
 
-    draft->capacity += old->n_gpus;
-    draft->gpu = xcalloc(draft->capacity + 1, sizeof *draft->gpu);
     for (uint32_t i = 0; i < old->n_gpus; i++)
         draft->gpu[draft->n_gpus++] = old->gpu[i];
     draft->build = (struct node_build){
@@ -60,7 +59,8 @@ void draft_done(struct draft *draft)
 {
     must(draft->n_gpus <= draft->capacity);
     must(draft->build.allocation == NULL);
-    xfree(draft->gpu);
+    if (draft->gpu != draft->few)
+        xfree(draft->gpu);
     draft->gpu = NULL;
     labels_unref(draft->labels);
     draft->labels = NULL;
