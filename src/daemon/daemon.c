@@ -65,8 +65,8 @@ enum {
     /* timeout for binds in flight; kubelet waits 30 s (terminationGracePeriodSeconds) */
     DRAIN_MS = 8000,
     DRAIN_LOOK_MS = 100, /* polling interval while draining */
-    /* malloc arenas; glibc's default is eight per core */
-    HEAPS_MAX = 2,
+    /* malloc arenas: what one thread frees serves the others; glibc's default is 8 per core */
+    HEAPS_MAX = 1,
     /* blocks of this size are mapped one by one, and unmapped by free() */
     LARGE_BYTES = 256 * 1024,
     /* maximum sleep of the writer; its tick is due once a second anyway */
@@ -1177,9 +1177,9 @@ static uint64_t random_seed(void)
 }
 
 /*
- * Limits malloc's arenas, because threads free each other's messages and every arena keeps its peak
- * size. The fixed mmap threshold returns every large list page to the system (glibc would raise the
- * threshold after the first one).
+ * Limits malloc's arenas, because threads free each other's messages and nodes, and every arena
+ * keeps its peak size. The fixed mmap threshold returns every large list page to the system (glibc
+ * would raise the threshold after the first one).
  */
 static void keep_heaps_small(void)
 {

@@ -24,8 +24,10 @@ enum {
     /* timeout of a silent watch; bookmarks arrive about once a minute, on 1.31 sometimes never */
     SILENCE_MS = 90000,
     LIST_TIMEOUT_MS = 60000,
-    /* share of the queue, in messages: nodes take some 20 KiB each, and binds need room */
+    /* share of the queue, in messages: binds need room */
     QUEUE_SHARE = 1024,
+    /* and in bytes, as many as pods of that number take: a node takes 13 KiB */
+    QUEUE_BYTES = 5 * 1024 * 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
     REPORTED_MAX = 1024,
     LIST_AGAIN_MS = 60000,
@@ -82,7 +84,7 @@ static bool informer_put(struct stream *stream, struct message *take_message)
 {
     must(take_message != NULL);
 
-    const struct queue_share share = {QUEUE_SHARE, NEWS_BYTES_MAX};
+    const struct queue_share share = {QUEUE_SHARE, QUEUE_BYTES};
     const size_t bytes = message_bytes(take_message);
 
     if (queue_put_below(stream->informer->app->queue, take_message, bytes, share))
@@ -450,8 +452,8 @@ static int64_t list_again_after_grace(struct informer *informer, int64_t now_ms)
 }
 
 /*
- * Begins a list when GPUs have appeared for pods without a place that the pod cache had no room
- * for; at most one per LIST_AGAIN_MS. Returns the ms until then; INT64_MAX if none is needed.
+ * Begins a list when one is needed (app.h, list_again); at most one per LIST_AGAIN_MS. Returns the
+ * ms until then; INT64_MAX if none is needed.
  */
 static int64_t list_again_when_needed(struct informer *informer, int64_t now_ms)
 {
