@@ -4,8 +4,8 @@
  *
  *   standalone   1,000 nodes in a cluster file, ledger in memory
  *   cluster      15,000 nodes (--quick: 3,000) and as many pods as make them half full, listed and
- *                watched over HTTP from the fake API server of the tests, ledger on disk: its
- *                memory is realistic
+ *                watched over HTTP from the fake API server of the tests, with allocations that
+ *                milligpud's key has signed; ledger on disk: its memory is realistic
  *
  * CPU is that of all threads of the daemon, user and system. The clients are threads of this
  * process and use part of the machine.
@@ -29,6 +29,7 @@
 
 #include "milligpu/base/alloc.h"
 #include "milligpu/fake_apiserver/fake_apiserver.h"
+#include "milligpu/sign/signing.h"
 
 #include "client.h"
 #include "cluster.h"
@@ -643,11 +644,18 @@ static void measure_cluster(const struct options *options)
                             .pods = options->quick ? 640 : 3200,
                             .sleep_seconds = options->quick ? SLEEP_SECONDS_QUICK : SLEEP_SECONDS};
     struct fake_apiserver *fake = fake_apiserver_new("bench");
+    struct signing_key *key = NULL;
+    char key_file[PATH_BYTES];
     struct strbuf text;
     struct err err;
 
     folder_make(options->folder, server.folder, sizeof server.folder);
+    path_of(&server, "ledger.db.key", key_file);
+    must(signing_key_open(key_file, &key, &err) == 0);
+    cluster_sign_with(key);
     cluster_json(&server, &text);
+    cluster_sign_with(NULL);
+    signing_key_free(key);
     if (fake_apiserver_load_text(fake, "bench", (struct text){text.data, text.len}, &err) < 0)
         (void)fprintf(stderr, "%s\n", err.text);
     struct fake_api *api = fake_api_new(fake, NULL);

@@ -3,11 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "milligpu/base/alloc.h"
+#include "milligpu/base/annotations.h"
 #include "milligpu/core/rules/tally.h"
 #include "milligpu/document/policy/policy_document.h"
 #include "milligpu/document/policy/zone_file.h"
 #include "milligpu/settings/settings.h"
+#include "milligpu/sign/signing.h"
 
 #include "measure.h"
 
@@ -356,6 +360,34 @@ const char *cluster_policy_name(uint32_t policy)
     return policy == CLUSTER_SHIPPED ? shipped_name() : policy_name((enum policy_kind)policy);
 }
 
+static const struct signing_key *signing_key;
+
+void cluster_sign_with(const struct signing_key *key)
+{
+    signing_key = key;
+}
+
+/* Adds the signature to the annotations. */
+static void sign_note(struct strbuf *note, const struct allocation_facts *facts)
+{
+    char signature[SIGNATURE_TEXT_BYTES];
+    json_t *all = json_loadb(note->data, note->len, 0, NULL);
+    const char *value = json_string_value(json_object_get(all, ANNOTATION_ALLOCATION));
+    struct err err;
+
+    must(value != NULL);
+    const struct signed_facts what = {text_of(facts->uid), atom_text(facts->node), text_of(value),
+                                      SIGNED_ALLOCATION};
+    must(signing_sign(signing_key, &what, signature, &err) == 0);
+    must(json_object_set_new(all, ANNOTATION_SIGNATURE, json_string(signature)) == 0);
+    char *text = json_dumps(all, JSON_COMPACT);
+    must(text != NULL);
+    strbuf_reset(note);
+    strbuf_str(note, text);
+    free(text); /* of jansson */
+    json_decref(all);
+}
+
 void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,
                         const struct node *node)
 {
@@ -365,6 +397,8 @@ void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,
 
     strbuf_init(&note);
     annotation_encode(&note, allocation, node);
+    if (signing_key != NULL)
+        sign_note(&note, facts);
     (void)snprintf(amount, sizeof amount, "%u", allocation_milli(allocation));
     const struct cluster_pod pod = {.name = facts->name,
                                     .uid = facts->uid,

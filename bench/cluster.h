@@ -66,6 +66,12 @@ void cluster_set_policy(struct ledger *ledger, uint32_t policy);
 const char *cluster_policy_name(uint32_t policy);
 struct rulebook *cluster_shipped(void) MUST_USE;
 
+/*
+ * From now on, sign the allocations of bound pods, as milligpud does; NULL: stop. The key is
+ * borrowed.
+ */
+struct signing_key;
+void cluster_sign_with(const struct signing_key *key);
 /* A bound pod, as the API server shows it. */
 void cluster_bound_json(struct strbuf *out, const struct allocation *allocation,
                         const struct node *node);

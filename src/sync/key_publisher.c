@@ -83,6 +83,7 @@ static void give_keys(const struct app *app)
         static_assert(sizeof cached->key == sizeof key->key, "a whole public key");
         cached[i].number = key_number(text_of(key[i].id));
         memcpy(cached[i].key, key[i].key, sizeof key[i].key);
+        cached[i].is_retiring = key[i].state == KEY_RETIRING;
     }
     pod_cache_set_keys(app->pod_cache, cached, count);
 }
@@ -209,12 +210,13 @@ static void count_pod(const struct app *app, const struct allocation *allocation
     const struct pod_signer signer = pod_cache_signer(
         app->pod_cache, text_of(allocation->facts.uid), atom_text(allocation->facts.node));
 
-    must(signer.key != 0 || !signer.is_verified);
+    must(signer.key != 0 || signer.verdict <= SIGNATURE_UNKNOWN);
     for (size_t i = 0; signer.key != 0 && i < count; i++) {
         if (pods[i].number != signer.key)
             continue;
         pods[i].naming++;
-        pods[i].verified += signer.is_verified;
+        pods[i].needing += signer.verdict != SIGNATURE_BAD;
+        pods[i].good += signer.verdict == SIGNATURE_GOOD;
     }
 }
 
@@ -225,7 +227,7 @@ void key_pods_count(const struct app *app, struct key_pods *pods, size_t count)
 
     must(app->pod_cache != NULL);
     for (size_t i = 0; i < count; i++)
-        pods[i].verified = pods[i].naming = 0;
+        pods[i].good = pods[i].needing = pods[i].naming = 0;
     for (uint32_t at = 0; snapshot != NULL && (node = snapshot_next(snapshot, &at)) != NULL;)
         for (uint32_t i = 0; i < node->n_allocations; i++)
             count_pod(app, node->allocation[i], pods, count);
@@ -257,11 +259,20 @@ static bool is_revoked(const struct key_publisher *publisher, const char *id)
     return has_id(publisher->revoked, publisher->n_revoked, id);
 }
 
+/* The next list of pods verifies some signatures of retiring keys. */
+static void verify_again(struct app *app)
+{
+    give_keys(app);
+    must(app->keyring != NULL);
+    atomic_store(&app->watch.list_again, true);
+}
+
 /* Sets is_removing[] for the keys of sent[] that no pod needs or an operator has revoked. */
 static void find_spent(struct key_publisher *publisher, int64_t now_ms)
 {
     struct key_pods pods[KEYRING_MAX];
     size_t n_due = 0;
+    bool doubtful = false;
 
     must(publisher->n_sent <= KEYRING_MAX);
     for (size_t i = 0; i < publisher->n_sent; i++) {
@@ -275,9 +286,13 @@ static void find_spent(struct key_publisher *publisher, int64_t now_ms)
     key_pods_count(publisher->app, pods, publisher->n_sent);
     for (size_t i = 0; i < publisher->n_sent; i++) {
         const struct key_entry *key = &publisher->sent[i];
-        if (key->state == KEY_RETIRING && now_ms >= key->due_ms && pods[i].verified == 0)
-            publisher->is_removing[i] = true;
+        if (key->state != KEY_RETIRING || now_ms < key->due_ms)
+            continue;
+        publisher->is_removing[i] |= pods[i].needing == 0;
+        doubtful |= pods[i].needing > 0 && pods[i].good == 0;
     }
+    if (doubtful)
+        verify_again(publisher->app);
 }
 
 /* --- requests and answers --- */
@@ -544,6 +559,7 @@ static void change_keys(struct key_publisher *publisher, int64_t now_ms)
         return;
     }
     change_failed(publisher, NULL);
+    give_keys(publisher->app); /* the former one is retiring */
     plan_change(publisher);
     log_write(LOG_INFO, "the next signing key signs from now on");
 }

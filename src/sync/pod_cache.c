@@ -27,8 +27,12 @@ struct pod_cache {
     struct map by_uid;
     /* records with a name, by "namespace\0name"; of several, the one put last */
     struct map by_name;
-    struct map unbound;     /* unbound pods that request GPUs, by uid */
-    struct cached_key *key; /* public keys that verify signatures */
+    struct map unbound; /* unbound pods that request GPUs, by uid */
+    /* of the keyring, and how many signatures of it were verified and good */
+    struct known_key {
+        struct cached_key is;
+        uint32_t n_good;
+    } * key;
     size_t n_keys;
     /* signed_digest() of the newest signatures of this process, in a ring */
     unsigned char own[OWN_SIGNATURES][SIGNATURE_DIGEST_BYTES];
@@ -484,28 +488,28 @@ static void pod_cache_replace(struct pod_cache *pods, struct pod_record *record,
 
 void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, size_t count)
 {
-    struct cached_key *copy = xcalloc(count + 1, sizeof *copy);
+    struct known_key *known = xcalloc(count + 1, sizeof *known);
 
     must(count == 0 || key != NULL);
-    if (count > 0)
-        memcpy(copy, key, count * sizeof *copy);
+    for (size_t i = 0; i < count; i++)
+        known[i].is = key[i];
     mutex_lock(&pods->lock);
-    struct cached_key *before = pods->key;
-    pods->key = copy;
+    struct known_key *before = pods->key;
+    pods->key = known;
     pods->n_keys = count;
     mutex_unlock(&pods->lock);
     xfree(before);
 }
 
-/* Sets *out to the public key with this number; number 0 if unknown. */
-static void key_named(const struct pod_cache *pods, uint64_t number, struct cached_key *out)
+/* NULL: unknown. */
+static struct known_key *key_named(const struct pod_cache *pods, uint64_t number)
     REQUIRES(pods->lock)
 {
     must(number != 0);
-    *out = (struct cached_key){.number = 0};
     for (size_t i = 0; i < pods->n_keys; i++)
-        if (pods->key[i].number == number)
-            *out = pods->key[i];
+        if (pods->key[i].is.number == number)
+            return &pods->key[i];
+    return NULL;
 }
 
 void pod_cache_note_signature(struct pod_cache *pods, struct text signature,
@@ -531,33 +535,59 @@ static bool is_own(const struct pod_cache *pods, const unsigned char *digest) RE
     return false;
 }
 
+/* The verdict on the same bytes, or on a signature of this process; else SIGNATURE_UNKNOWN. */
+static enum signature_verdict known_verdict(const struct pod_cache *pods, const struct pod *pod,
+                                            const struct known_key *key) REQUIRES(pods->lock)
+{
+    const struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
+
+    must(pod->signed_by != 0);
+    if (record != NULL && record->signature > SIGNATURE_UNKNOWN &&
+        memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
+        return record->signature;
+    return key != NULL && is_own(pods, pod->signature_digest) ? SIGNATURE_GOOD : SIGNATURE_UNKNOWN;
+}
+
+/* Sets *out to the public key to verify the pod's signature by; false: it need not be verified. */
+static bool must_verify(struct pod_cache *pods, struct pod *pod, struct cached_key *out)
+{
+    mutex_lock(&pods->lock);
+    const struct known_key *key = key_named(pods, pod->signed_by);
+    pod->signature_verdict = known_verdict(pods, pod, key);
+    const bool needed = pod->signature_verdict == SIGNATURE_UNKNOWN && key != NULL &&
+                        key->is.is_retiring && key->n_good < SIGNATURES_ENOUGH;
+    if (needed)
+        *out = key->is;
+    mutex_unlock(&pods->lock);
+    return needed;
+}
+
+static void count_good(struct pod_cache *pods, uint64_t number)
+{
+    mutex_lock(&pods->lock);
+    struct known_key *key = key_named(pods, number);
+    if (key != NULL)
+        key->n_good++;
+    mutex_unlock(&pods->lock);
+}
+
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
 {
     const struct signed_facts what = {
         .uid = text_of(pod->uid), .node = text_of(pod->node), .bytes = text_of(pod->note_text)};
-    const char *signature = pod->signature;
     struct cached_key key;
 
     must(pod->signature_verdict == SIGNATURE_UNCHECKED);
     pod->signature_verdict = SIGNATURE_UNKNOWN;
-    if (!pod->ours || pod->node[0] == '\0' || pod->signed_by == 0 || what.bytes.len == 0)
+    if (!pod->ours || pod->node[0] == '\0' || pod->signed_by == 0)
         return;
-    signed_digest(text_of(signature), &what, pod->signature_digest);
-    mutex_lock(&pods->lock);
-    const struct pod_record *record = map_find(&pods->by_uid, what.uid);
-    if (record != NULL && record->signature > SIGNATURE_UNKNOWN &&
-        memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
-        pod->signature_verdict = record->signature;
-    key_named(pods, pod->signed_by, &key);
-    /* Equal bytes have an equal verdict; an unknown key has none. */
-    if (pod->signature_verdict == SIGNATURE_UNKNOWN && key.number != 0 &&
-        is_own(pods, pod->signature_digest))
-        pod->signature_verdict = SIGNATURE_GOOD;
-    mutex_unlock(&pods->lock);
-    if (pod->signature_verdict != SIGNATURE_UNKNOWN || key.number == 0)
+    signed_digest(text_of(pod->signature), &what, pod->signature_digest);
+    if (!must_verify(pods, pod, &key))
         return;
-    const bool good = signature_is_good(text_of(key.key), text_of(signature), &what);
+    const bool good = signature_is_good(text_of(key.key), text_of(pod->signature), &what);
     pod->signature_verdict = good ? SIGNATURE_GOOD : SIGNATURE_BAD;
+    if (good)
+        count_good(pods, key.number);
 }
 
 /* Returns a new record; checks the signature if that was not done before. */
@@ -759,7 +789,7 @@ struct pod_signer pod_cache_signer(struct pod_cache *pods, struct text uid, stru
     mutex_lock(&pods->lock);
     const struct pod_record *record = map_find(&pods->by_uid, uid);
     if (record != NULL && text_is(node, pod_record_node(record)))
-        signer = (struct pod_signer){record->signed_by, record->signature == SIGNATURE_GOOD};
+        signer = (struct pod_signer){record->signed_by, record->signature};
     mutex_unlock(&pods->lock);
     return signer;
 }

@@ -138,7 +138,10 @@ struct app {
     struct {
         atomic_bool nodes_synced; /* the writer has applied a complete list of nodes */
         atomic_bool pods_synced;  /* the writer has applied a complete list of pods */
-        /* list all pods again: the pod cache lacks one for which a node may have room now */
+        /*
+         * list all pods again: the pod cache lacks one for which a node may have room now, or
+         * signatures must be verified
+         */
         atomic_bool list_again;
         atomic_int_fast64_t nodes_seen_ms; /* monotonic time of the last answer or event */
         atomic_int_fast64_t pods_seen_ms;  /* monotonic time of the last answer or event */

@@ -11,7 +11,8 @@
  *
  * A retiring key is removed when it has not signed for KEY_RETIRE_WAITS times key_wait_s, a
  * complete and fresh list of pods shows none that needs it (struct key_pods), and no reservation is
- * in doubt (its Binding may still give a pod that signature). An operator can revoke it earlier
+ * in doubt (its Binding may still give a pod that signature). If pods name it, and no signature is
+ * known to be good, pods are listed again, to verify some. An operator can revoke it earlier
  * with an annotation of the ConfigMap (annotations.h), which takes effect once the key signs no
  * more. A late request may publish a removed key again; it stays, but has no private key any more.
  *
@@ -60,10 +61,11 @@ struct key_facts {
  */
 struct key_pods {
     uint64_t number; /* key_number() of its id */
-    size_t verified; /* signature verified */
+    size_t good;     /* signature made by this process, or verified */
+    size_t needing;  /* good, or not verified (pod_cache_check_signature()) */
     size_t naming;   /* key named, signature good or bad; the only count for keys of others */
 };
-/* Sets verified and naming (0 without a snapshot). Visits every allocation. Any thread. */
+/* Sets the counts (0 without a snapshot). Visits every allocation. Any thread. */
 void key_pods_count(const struct app *app, struct key_pods *pods, size_t count);
 
 /* Any thread. */

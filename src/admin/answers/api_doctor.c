@@ -437,8 +437,8 @@ static void add_other_keys(const struct app *app, struct keys_seen *seen)
         if (key->state != KEY_RETIRING)
             continue;
         retiring++;
-        pods += seen->all.pods[i].verified;
-        if (outlives_pods(app, key, seen->all.pods[i].verified))
+        pods += seen->all.pods[i].needing;
+        if (outlives_pods(app, key, seen->all.pods[i].needing))
             add_stale(seen, key->id);
     }
     if (retiring > 0)

@@ -47,7 +47,7 @@ static void write_all_keys(struct json_writer *json, const struct all_keys *all)
 {
     must(all->facts.n_others <= OTHER_KEYS_MAX);
     for (size_t i = 0; i < all->count; i++)
-        write_key(json, &all->key[i], all->pods[i].verified);
+        write_key(json, &all->key[i], all->pods[i].needing);
     for (size_t i = 0; i < all->facts.n_others; i++)
         write_other_key(json, all->facts.other[i], all->pods[all->count + i].naming);
 }

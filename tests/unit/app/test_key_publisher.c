@@ -8,6 +8,7 @@
 #include "milligpu/fake_apiserver/fake_apiserver.h"
 #include "milligpu/run/log.h"
 #include "milligpu/sync/key_publisher.h"
+#include "milligpu/sync/pod_cache.h"
 #include "milligpu/wire/json/json.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
@@ -650,12 +651,17 @@ static void put_copy(struct scene *scene, const char *name, const char *signatur
     fixture_run(scene->fixture);
 }
 
-static const char *made_up(struct scene *scene)
+static const char *made_up_with(const char *id)
 {
     static char text[SIGNATURE_TEXT_BYTES];
 
-    (void)snprintf(text, sizeof text, "v1:%s:%086d==", scene->key[1].id, 0);
+    (void)snprintf(text, sizeof text, "v1:%s:%086d==", id, 0);
     return text;
+}
+
+static const char *made_up(struct scene *scene)
+{
+    return made_up_with(scene->key[1].id);
 }
 
 /* It goes although pods name it: in vain, or unbound. */
@@ -672,6 +678,75 @@ SCENE_TEST(key__is_not_kept_by_unbound_or_forged_pods)
     has(scene, "signing retiring");
     will_have(scene, AGAIN_MS, "signing");
     assert_false(shows_key(scene, 1));
+}
+
+/* As after a start: nothing is known of p, nor of signatures that were made before. */
+static void forget_signatures(struct scene *scene)
+{
+    struct pod_record *p = pod_cache_copy(scene->app->pod_cache, "default", "p");
+    char uid[16];
+
+    pod_cache_remove(scene->app->pod_cache, pod_record_uid(p));
+    pod_record_free(p);
+    for (int i = 0; i < 1024; i++) {
+        (void)snprintf(uid, sizeof uid, "other-%d", i);
+        const struct signed_facts what = {
+            .uid = text_of(uid), .node = TEXT("n1"), .bytes = TEXT("x")};
+        pod_cache_note_signature(scene->app->pod_cache, TEXT("v1"), &what);
+    }
+}
+
+/* The informer's list, for which the publisher asks. */
+static void list_again(struct scene *scene)
+{
+    assert_true(atomic_load(&scene->app->watch.list_again));
+    fixture_pass(scene->fixture, 10000);
+    assert_false(atomic_load(&scene->app->watch.list_again));
+}
+
+/* The second key signs; the first one is due, and pods name it. */
+static void replace_and_wait(struct scene *scene)
+{
+    want_replaced(scene, scene->key[0].id);
+    will_have(scene, AGAIN_MS, "signing next");
+    will_have(scene, WAIT_MS, "signing retiring");
+    pass(scene, KEY_RETIRE_WAITS * WAIT_MS);
+    watch_event(scene);
+}
+
+/* It was listed before the key was retiring, so its signature was not verified. */
+SCENE_TEST(key__is_kept_by_a_forged_pod_until_pods_are_listed_again)
+{
+    run(scene);
+    has(scene, "signing");
+    fixture_grant(scene->fixture, "p", "300", "n1");
+    put_copy(scene, "forged", made_up_with(scene->key[0].id), "n1");
+    end_pod(scene);
+    replace_and_wait(scene);
+    will_have(scene, AGAIN_MS, "signing retiring");
+    list_again(scene);
+    watch_event(scene);
+    will_have(scene, AGAIN_MS, "signing");
+}
+
+SCENE_TEST(key__is_kept_by_a_pod_that_was_bound_before_the_start)
+{
+    run(scene);
+    has(scene, "signing");
+    fixture_grant(scene->fixture, "p", "300", "n1");
+    forget_signatures(scene);
+    fixture_annotate(scene->fixture, "p", "\"an\":\"event\"");
+    fixture_run(scene->fixture);
+    replace_and_wait(scene);
+    for (int i = 0; i < 3; i++) {
+        will_have(scene, AGAIN_MS, "signing retiring");
+        if (i == 0)
+            list_again(scene);
+        assert_false(atomic_load(&scene->app->watch.list_again)); /* one list is enough */
+        watch_event(scene);
+    }
+    end_pod(scene);
+    will_have(scene, AGAIN_MS, "signing");
 }
 
 /* Its annotations are damaged, so no agent starts it again anyway. */
@@ -695,15 +770,17 @@ SCENE_TEST(key_pods__are_counted_by_the_key_they_need)
     bind_and_replace(scene);
     put_copy(scene, "bound-made-up", made_up(scene), "n1");
     fixture_grant(scene->fixture, "after", "100", "n2");
-    struct key_pods pods[] = {{.number = key_number(text_of(scene->key[0].id)), .verified = 9},
+    struct key_pods pods[] = {{.number = key_number(text_of(scene->key[0].id)), .needing = 9},
                               {.number = key_number(text_of(scene->key[1].id)), .naming = 9},
-                              {.number = 5, .verified = 9, .naming = 9}};
+                              {.number = 5, .good = 9, .needing = 9, .naming = 9}};
     key_pods_count(scene->app, pods, ARRAY_LEN(pods));
-    assert_int_equal(pods[0].verified, 1);
+    assert_int_equal(pods[0].needing, 1);
     assert_int_equal(pods[0].naming, 1);
-    assert_int_equal(pods[1].verified, 1);
+    assert_int_equal(pods[1].good, 1);
+    assert_int_equal(pods[1].needing, 1);
     assert_int_equal(pods[1].naming, 2);
-    assert_int_equal(pods[2].verified, 0);
+    assert_int_equal(pods[2].good, 0);
+    assert_int_equal(pods[2].needing, 0);
     assert_int_equal(pods[2].naming, 0);
 }
 

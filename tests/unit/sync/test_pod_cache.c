@@ -82,6 +82,7 @@ static const char rfc_key[] = "-----BEGIN PRIVATE KEY-----\n"
                               "-----END PRIVATE KEY-----\n";
 static const char granted[] = "the bytes of an allocation";
 
+/* Its key is retiring, so signatures are verified. */
 struct signer {
     char signature[SIGNATURE_TEXT_BYTES]; /* of "u1" on "n1" with granted */
     struct cached_key key;
@@ -103,6 +104,7 @@ static void make_signer(struct signer *out)
     assert_int_equal(signing_sign(key, &what, out->signature, &err), 0);
     out->key.number = key_number(text_of(signing_key_id(key)));
     memcpy(out->key.key, signing_key_public(key), sizeof out->key.key);
+    out->key.is_retiring = true;
     signing_key_free(key);
     (void)unlink(file);
 }
@@ -144,7 +146,7 @@ POD_CACHE_TEST(signature__is_verified_over_uid_node_and_allocation)
     row[5].signed_by = 0;
     for (size_t i = 0; i < ARRAY_LEN(row); i++) {
         pod_cache_put(pods, &row[i], &rules, 1);
-        assert_int_equal(signer_of(pods).is_verified, i == 0);
+        assert_int_equal(signer_of(pods).verdict == SIGNATURE_GOOD, i == 0);
         assert_int_equal(signer_of(pods).key, i < 4 ? signer.key.number : 0);
         assert_int_equal(row[i].signature_verdict, SIGNATURE_UNCHECKED); /* the pod is borrowed */
         pod_cache_remove(pods, "u1");
@@ -162,14 +164,14 @@ POD_CACHE_TEST(signature__counts_on_its_own_node_and_pod_only)
     pod.node = "n2";
     pod_cache_put(pods, &pod, &rules, 1);
     assert_int_equal(signer_of(pods).key, 0); /* it is on another node */
-    assert_false(pod_cache_signer(pods, TEXT("u1"), TEXT("n2")).is_verified);
+    assert_int_not_equal(pod_cache_signer(pods, TEXT("u1"), TEXT("n2")).verdict, SIGNATURE_GOOD);
     pod.node = "";
     pod_cache_put(pods, &pod, &rules, 1);
     assert_int_equal(signer_of(pods).key, 0);
     pod = signed_pod(&signer);
     pod.uid = "u2";
     pod_cache_put(pods, &pod, &rules, 1);
-    assert_false(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).is_verified);
+    assert_int_not_equal(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).verdict, SIGNATURE_GOOD);
     assert_int_equal(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).key, signer.key.number);
 }
 
@@ -234,25 +236,69 @@ POD_CACHE_TEST(signature__is_verified_once)
     assert_int_equal(pod.signature_verdict, SIGNATURE_UNKNOWN);
     pod_cache_set_keys(pods, &signer.key, 1);
     pod_cache_put(pods, &pod, &rules, 1); /* it is not checked again */
-    assert_false(signer_of(pods).is_verified);
+    assert_int_not_equal(signer_of(pods).verdict, SIGNATURE_GOOD);
     assert_int_equal(signer_of(pods).key, signer.key.number);
     pod = signed_pod(&signer);
     pod_cache_put(pods, &pod, &rules, 1);
-    assert_true(signer_of(pods).is_verified);
+    assert_int_equal(signer_of(pods).verdict, SIGNATURE_GOOD);
     pod_cache_set_keys(pods, &other, 1); /* without the key, nothing could be verified anew */
     pod_cache_put(pods, &pod, &rules, 1);
-    assert_true(signer_of(pods).is_verified);
+    assert_int_equal(signer_of(pods).verdict, SIGNATURE_GOOD);
     pod.note_text = "other bytes";
     pod_cache_put(pods, &pod, &rules, 1);
-    assert_false(signer_of(pods).is_verified);
+    assert_int_not_equal(signer_of(pods).verdict, SIGNATURE_GOOD);
     pod_cache_set_keys(pods, &signer.key, 1);
     pod = signed_pod(&signer);
     pod.resource_version = "2";
     pod_cache_put_fetched(pods, &pod, &rules);
-    assert_true(signer_of(pods).is_verified);
+    assert_int_equal(signer_of(pods).verdict, SIGNATURE_GOOD);
     pod_cache_set_keys(pods, NULL, 0);
     pod_cache_remove_stale(pods, (struct pod_cache_list){2, 9}, NULL, stale);
     assert_int_equal(signer_of(pods).key, 0);
+}
+
+/* No key is taken away before it is retiring, so nobody asks whether its signatures are good. */
+POD_CACHE_TEST(signature__is_not_verified_before_its_key_is_retiring)
+{
+    struct signer signer;
+    struct pod row[2];
+
+    make_signer(&signer);
+    for (int retiring = 0; retiring < 2; retiring++) {
+        signer.key.is_retiring = retiring == 1;
+        pod_cache_set_keys(pods, &signer.key, 1);
+        row[0] = row[1] = signed_pod(&signer);
+        row[1].uid = "u2";
+        for (size_t i = 0; i < ARRAY_LEN(row); i++)
+            pod_cache_put(pods, &row[i], &rules, 1);
+        assert_int_equal(signer_of(pods).key, signer.key.number);
+        assert_int_equal(signer_of(pods).verdict,
+                         retiring == 1 ? SIGNATURE_GOOD : SIGNATURE_UNKNOWN);
+        assert_int_equal(pod_cache_signer(pods, TEXT("u2"), TEXT("n1")).verdict,
+                         retiring == 1 ? SIGNATURE_BAD : SIGNATURE_UNKNOWN);
+    }
+}
+
+/* One good signature keeps the key, so a list of 50,000 need not be verified. */
+POD_CACHE_TEST(signature__is_verified_until_enough_were_good)
+{
+    struct signer signer;
+
+    make_signer(&signer);
+    for (int round = 0; round < 2; round++) {
+        pod_cache_set_keys(pods, &signer.key, 1);
+        for (int i = 0; i <= SIGNATURES_ENOUGH; i++) {
+            struct pod bad = signed_pod(&signer);
+            struct pod good = bad;
+            bad.note_text = "other bytes";
+            pod_cache_check_signature(pods, &bad);
+            assert_int_equal(bad.signature_verdict,
+                             i < SIGNATURES_ENOUGH ? SIGNATURE_BAD : SIGNATURE_UNKNOWN);
+            pod_cache_check_signature(pods, &good);
+            assert_int_equal(good.signature_verdict,
+                             i < SIGNATURES_ENOUGH ? SIGNATURE_GOOD : SIGNATURE_UNKNOWN);
+        }
+    }
 }
 
 static void put_waiting(struct pod_cache *pods, const char *uid, const char *message,

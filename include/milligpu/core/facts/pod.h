@@ -86,7 +86,7 @@ bool pod_owner_replaces(const struct pod_owner *a, const struct pod_owner *b);
 /* Is the signature of the pod's allocation valid (pod_cache_check_signature())? */
 enum signature_verdict {
     SIGNATURE_UNCHECKED,
-    SIGNATURE_UNKNOWN, /* no signature, or no public key to verify it */
+    SIGNATURE_UNKNOWN, /* no signature, no public key to verify it, or no need to */
     SIGNATURE_BAD,
     SIGNATURE_GOOD,
 };
