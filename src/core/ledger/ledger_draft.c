@@ -22,9 +22,9 @@ void draft_init(struct draft *draft, const struct node *old, uint32_t slot, uint
     *draft = (struct draft){.slot = slot, .old = old};
     draft->build.gone = true;
     draft->capacity = more + (old != NULL ? old->n_gpus : 0);
-    draft->gpu = draft->capacity < ARRAY_LEN(draft->few)
-                     ? draft->few
-                     : xcalloc(draft->capacity + 1, sizeof *draft->gpu);
+    draft->gpu = draft->few;
+    if (draft->capacity > DRAFT_GPUS_FEW)
+        draft->gpu = xcalloc(draft->capacity, sizeof *draft->gpu);
     if (old == NULL)
         return;
 

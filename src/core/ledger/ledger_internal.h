@@ -118,7 +118,7 @@ void ledger_count_grant(struct ledger *ledger);
 struct cause ledger_place(const struct ledger *ledger, const struct node *node,
                           const struct request *request, struct placement *out) MUST_USE;
 
-enum { DRAFT_GPUS_FEW = 33 }; /* of a node of 16 and its new inventory, and one more */
+enum { DRAFT_GPUS_FEW = 32 }; /* of a node of 16 and its new inventory */
 
 /*
  * The next version of a node, under construction. gpu[] holds the GPUs shown by the node and absent
@@ -127,9 +127,9 @@ enum { DRAFT_GPUS_FEW = 33 }; /* of a node of 16 and its new inventory, and one 
 struct draft {
     struct node_build build;
     uint32_t slot;
-    const struct node *old; /* NULL: the node is new */
-    struct gpu *gpu; /* few, or owned; capacity for every GPU that may be added, and one more */
-    struct gpu few[DRAFT_GPUS_FEW];          /* storage of gpu for most nodes */
+    const struct node *old;         /* NULL: the node is new */
+    struct gpu *gpu;                /* few, or owned; capacity for every GPU that may be added */
+    struct gpu few[DRAFT_GPUS_FEW]; /* storage of gpu for most nodes */
     struct gpu_note note[GPUS_PER_NODE_MAX]; /* storage of build.note for a new inventory */
     uint32_t n_gpus;
     uint32_t capacity;
