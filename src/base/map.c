@@ -1,5 +1,5 @@
 /*
- * A hash table with linear probing, half to three quarters full, without tombstones: a removal
+ * A hash table with linear probing, at most three quarters full, without tombstones: a removal
  * closes its gap. It grows by a half: doubled tables of a large cluster would be mostly empty. The
  * home of a key is hash * slots / 2^32, so that slots can be any number. During a rehash there are
  * two tables, and each key is in one of them only. Tables never shrink.

@@ -416,13 +416,17 @@ void informer_free(struct informer *informer)
     xfree(informer);
 }
 
-/* Counts restarts of the watch; the first watch of a reflector is none. */
+/*
+ * Counts restarts of the watch; the first watch of a reflector is none. A new reflector has seen
+ * nothing yet, and the former one had.
+ */
 static void note_stats(struct stream *stream)
 {
     struct reflector_stats stats;
 
     reflector_stats(stream->reflector, &stats);
-    atomic_store(stream->last_seen_ms, stats.last_seen_ms);
+    if (stats.last_seen_ms > 0)
+        atomic_store(stream->last_seen_ms, stats.last_seen_ms);
     const uint64_t first = stream->watches == 0 && stats.watches > 0;
     if (stats.watches > stream->watches + first)
         metric_add(M_WATCH_RESTARTS, LABEL_VALUES(stream->resource),

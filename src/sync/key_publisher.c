@@ -22,6 +22,7 @@ enum {
     TIMEOUT_MS = 10000,
     RETRY_MS = 1000, /* the first pause after a failure; doubles */
     RETRY_MAX_MS = 60000,
+    VERIFY_AGAIN_MS = 60 * 60 * 1000, /* a list of all pods is expensive, and a key can wait */
     LOOKS = 3, /* failed tries after which pods are listed without the keys of others */
     WATCH_FRESH_MS = 5 * 60 * 1000, /* silence after which the watch of pods is not fresh */
     STRAYS_MAX = 16,                /* revoked keys of others that one request removes */
@@ -45,6 +46,7 @@ struct key_publisher {
     uint32_t failures; /* number since the last success */
     bool looked;       /* see key_publisher_has_looked() */
     int64_t due_ms;
+    int64_t verify_ms; /* earliest time of the next list to verify signatures */
     int64_t change_ms; /* time at which a next key begins to sign; INT64_MAX if there is none */
     /* Content of the request in flight. */
     struct key_entry sent[KEYRING_MAX];
@@ -260,11 +262,13 @@ static bool is_revoked(const struct key_publisher *publisher, const char *id)
 }
 
 /* The next list of pods verifies some signatures of retiring keys. */
-static void verify_again(struct app *app)
+static void verify_again(struct key_publisher *publisher, int64_t now_ms)
 {
-    give_keys(app);
-    must(app->keyring != NULL);
-    atomic_store(&app->watch.list_again, true);
+    must(publisher->app->keyring != NULL);
+    if (now_ms < publisher->verify_ms)
+        return;
+    publisher->verify_ms = now_ms + VERIFY_AGAIN_MS;
+    atomic_store(&publisher->app->watch.list_again, true);
 }
 
 /* Sets is_removing[] for the keys of sent[] that no pod needs or an operator has revoked. */
@@ -289,10 +293,10 @@ static void find_spent(struct key_publisher *publisher, int64_t now_ms)
         if (key->state != KEY_RETIRING || now_ms < key->due_ms)
             continue;
         publisher->is_removing[i] |= pods[i].needing == 0;
-        doubtful |= pods[i].needing > 0 && pods[i].good == 0;
+        doubtful |= !publisher->is_removing[i] && pods[i].good == 0;
     }
     if (doubtful)
-        verify_again(publisher->app);
+        verify_again(publisher, now_ms);
 }
 
 /* --- requests and answers --- */

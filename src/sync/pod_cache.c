@@ -4,7 +4,7 @@
  * them without the lock; it takes the lock for changes, because HTTP threads copy records under it.
  * Every living pod has an entry, because evidence depends on it; data that tenants can make large
  * is shared or limited (docs/why/014). A record is replaced as a whole, never edited, except for
- * epoch, seen, is_unstored and reported_advice.
+ * epoch, seen, is_unstored, reported_advice and, once, signature.
  */
 #include "milligpu/sync/pod_cache.h"
 
@@ -28,7 +28,7 @@ struct pod_cache {
     /* records with a name, by "namespace\0name"; of several, the one put last */
     struct map by_name;
     struct map unbound; /* unbound pods that request GPUs, by uid */
-    /* of the keyring, and how many signatures of it were verified and good */
+    /* of the keyring, and how many pods are known to have a good signature of it */
     struct known_key {
         struct cached_key is;
         uint32_t n_good;
@@ -379,6 +379,31 @@ static void pod_cache_sum(struct pod_cache *pods, const struct pod_record *recor
         count(pods->host_sums, pod_record_node(record), record->cpu_milli, record->memory_bytes);
 }
 
+/* NULL: unknown. */
+static struct known_key *key_named(const struct pod_cache *pods, uint64_t number)
+    REQUIRES(pods->lock)
+{
+    must(number != 0);
+    for (size_t i = 0; i < pods->n_keys; i++)
+        if (pods->key[i].is.number == number)
+            return &pods->key[i];
+    return NULL;
+}
+
+/*
+ * Counts a record with a good signature, or ends to. A key that was unknown for a while counts too
+ * few: then more signatures are verified than needed.
+ */
+static void count_good(struct pod_cache *pods, const struct pod_record *record, bool on)
+    REQUIRES(pods->lock)
+{
+    if (record->signature != SIGNATURE_GOOD)
+        return;
+    struct known_key *key = key_named(pods, record->signed_by);
+    if (key != NULL && (on || key->n_good > 0))
+        key->n_good += on ? 1U : -1U;
+}
+
 static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record) REQUIRES(pods->lock)
 {
     const struct text uid = text_of(pod_record_uid(record));
@@ -390,6 +415,7 @@ static void pod_cache_enter(struct pod_cache *pods, struct pod_record *record) R
     if (pod_record_asks(record) && !pod_record_is_bound(record))
         (void)map_put(&pods->unbound, uid, record);
     pod_cache_sum(pods, record, true);
+    count_good(pods, record, true);
 }
 
 /* Removes a record from all tables (their keys are part of it); NULL if there is none. */
@@ -406,6 +432,7 @@ static struct pod_record *pod_cache_leave(struct pod_cache *pods, const char *ui
     if (pod_record_name(record)[0] != '\0' && map_find(&pods->by_name, full_name(record)) == record)
         (void)map_take(&pods->by_name, full_name(record));
     pod_cache_sum(pods, record, false);
+    count_good(pods, record, false);
     pod_cache_let_go(pods, record);
     return record;
 }
@@ -494,22 +521,15 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
     for (size_t i = 0; i < count; i++)
         known[i].is = key[i];
     mutex_lock(&pods->lock);
+    for (size_t i = 0; i < count; i++) {
+        const struct known_key *same = key_named(pods, key[i].number);
+        known[i].n_good = same != NULL ? same->n_good : 0;
+    }
     struct known_key *before = pods->key;
     pods->key = known;
     pods->n_keys = count;
     mutex_unlock(&pods->lock);
     xfree(before);
-}
-
-/* NULL: unknown. */
-static struct known_key *key_named(const struct pod_cache *pods, uint64_t number)
-    REQUIRES(pods->lock)
-{
-    must(number != 0);
-    for (size_t i = 0; i < pods->n_keys; i++)
-        if (pods->key[i].is.number == number)
-            return &pods->key[i];
-    return NULL;
 }
 
 void pod_cache_note_signature(struct pod_cache *pods, struct text signature,
@@ -562,15 +582,6 @@ static bool must_verify(struct pod_cache *pods, struct pod *pod, struct cached_k
     return needed;
 }
 
-static void count_good(struct pod_cache *pods, uint64_t number)
-{
-    mutex_lock(&pods->lock);
-    struct known_key *key = key_named(pods, number);
-    if (key != NULL)
-        key->n_good++;
-    mutex_unlock(&pods->lock);
-}
-
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
 {
     const struct signed_facts what = {
@@ -586,8 +597,6 @@ void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod)
         return;
     const bool good = signature_is_good(text_of(key.key), text_of(pod->signature), &what);
     pod->signature_verdict = good ? SIGNATURE_GOOD : SIGNATURE_BAD;
-    if (good)
-        count_good(pods, key.number);
 }
 
 /* Returns a new record; checks the signature if that was not done before. */
@@ -601,7 +610,20 @@ static struct pod_record *checked_record(struct pod_cache *pods, const struct po
     return record_of(&checked, rules, epoch);
 }
 
-/* Returns true if the pod is stored in a later version; then only updates its epoch. */
+/* The stored pod is newer, but has the same signature: it was verified now. */
+static void take_verdict(struct pod_cache *pods, struct pod_record *record, const struct pod *pod)
+    REQUIRES(pods->lock)
+{
+    must(record->version > 0);
+    if (record->signature != SIGNATURE_UNKNOWN || pod->signature_verdict <= SIGNATURE_UNKNOWN ||
+        record->signed_by != pod->signed_by ||
+        memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) != 0)
+        return;
+    record->signature = pod->signature_verdict;
+    count_good(pods, record, true);
+}
+
+/* Returns true if the pod is stored in a later version; updates its epoch and its verdict only. */
 static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch)
 {
     const uint64_t version = pod_cache_version_of(pod);
@@ -612,6 +634,7 @@ static bool is_old(struct pod_cache *pods, const struct pod *pod, uint64_t epoch
     if (record != NULL && version > 0 && record->version > version) {
         old = true;
         record->epoch = epoch > 0 ? epoch : record->epoch;
+        take_verdict(pods, record, pod);
     }
     mutex_unlock(&pods->lock);
     return old;

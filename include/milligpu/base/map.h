@@ -6,7 +6,8 @@
  * tables.
  *
  * Keys are borrowed and must outlive their entry (usually they are a member of the value). The
- * order of iteration is arbitrary. Not thread-safe.
+ * order of iteration is that of the hashes: filling another map in it makes long probes there. Not
+ * thread-safe.
  */
 #ifndef MILLIGPU_MAP_H
 #define MILLIGPU_MAP_H

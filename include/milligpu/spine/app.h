@@ -47,8 +47,8 @@ enum {
     QUEUE_MAX = 8192, /* one kube-scheduler sends thousands of binds at once */
     BATCH_MAX = 256,
     /*
-     * Limit in bytes of the pods and nodes in the queue; the same again while the disk is broken.
-     * The last message may exceed it.
+     * Limit in bytes of the pods and nodes that wait while the disk is broken; the last message may
+     * exceed it. In the queue are fewer (informer.c).
      */
     NEWS_BYTES_MAX = 32 * 1024 * 1024,
 };

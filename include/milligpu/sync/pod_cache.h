@@ -49,7 +49,7 @@ struct pod_record {
     uint64_t version; /* resourceVersion; 0: not a number */
     /* number of the key of its signature (pod.h); 0 unless the pod is bound and requests shares */
     uint64_t signed_by;
-    unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* set with SIGNATURE_GOOD and BAD */
+    unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* set with signed_by */
     /* References, counted: they have the request and the demands. NULL in copies. */
     struct request_class *request_class;
     struct kept_demands *kept;
@@ -186,7 +186,7 @@ enum pod_cache_state { PODS_UNKNOWN, PODS_UNBOUND, PODS_BOUND };
 enum pod_cache_state pod_cache_look(struct pod_cache *pods, struct text uid);
 size_t pod_cache_count(struct pod_cache *pods);
 
-/* Replaces the public keys of the keyring, and counts good signatures anew. Any thread. */
+/* Replaces the public keys of the keyring. Any thread. */
 struct cached_key {
     uint64_t number; /* key_number() of its id */
     char key[45];    /* public, base64 */
@@ -196,9 +196,9 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
 /*
  * Finds whether the signature of a decoded pod is good: it is if this process has made it.
  * Verifying takes 0.18 ms, and 50,000 pods are listed after a start, so only signatures of a
- * retiring key are verified, once for the same bytes, and only until SIGNATURES_ENOUGH of them were
- * good: one keeps the key. Others stay SIGNATURE_UNKNOWN. Otherwise pod_cache_put() does it. Any
- * thread.
+ * retiring key are verified, once for the same bytes, and only while fewer than SIGNATURES_ENOUGH
+ * pods are known to have a good one: one keeps the key. Others stay SIGNATURE_UNKNOWN. Otherwise
+ * pod_cache_put() does it. Any thread.
  */
 enum { SIGNATURES_ENOUGH = 64 };
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod);
