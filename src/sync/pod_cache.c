@@ -555,14 +555,17 @@ static bool is_own(const struct pod_cache *pods, const unsigned char *digest) RE
     return false;
 }
 
-/* The verdict on the same bytes, or on a signature of this process; else SIGNATURE_UNKNOWN. */
+/*
+ * The verdict on the same bytes, or on a signature of this process; else SIGNATURE_UNKNOWN. Such a
+ * signature was noted before its pod was bound, so it need not be looked for again.
+ */
 static enum signature_verdict known_verdict(const struct pod_cache *pods, const struct pod *pod,
                                             const struct known_key *key) REQUIRES(pods->lock)
 {
     const struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
 
     must(pod->signed_by != 0);
-    if (record != NULL && record->signature > SIGNATURE_UNKNOWN &&
+    if (record != NULL && record->signed_by == pod->signed_by &&
         memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
         return record->signature;
     return key != NULL && is_own(pods, pod->signature_digest) ? SIGNATURE_GOOD : SIGNATURE_UNKNOWN;
