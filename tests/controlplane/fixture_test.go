@@ -434,6 +434,26 @@ func (f *fixture) untilNothingIsOpen() {
 	})
 }
 
+// isLive says whether the pod is bound and has not ended.
+func isLive(pod object) bool {
+	phase := harness.Text(pod, "status", "phase")
+	return nodeOf(pod) != "" && phase != "Succeeded" && phase != "Failed"
+}
+
+// The end of a pod is known a little later in the ledger than at the API server.
+func (f *fixture) untilOnlyLivePodsHold() {
+	f.Helper()
+	f.until(soon, func() (bool, string) {
+		ended := f.allocations()
+		for _, pod := range f.pods() {
+			if isLive(pod) {
+				delete(ended, harness.Text(pod, "metadata", "uid"))
+			}
+		}
+		return len(ended) == 0, fmt.Sprintf("%d pods that are gone have an allocation", len(ended))
+	})
+}
+
 // asks says whether a container of the pod requests a share.
 func asks(pod object) bool {
 	for _, list := range []string{"containers", "initContainers"} {
@@ -451,13 +471,13 @@ func asks(pod object) bool {
 func (f *fixture) consistent() map[string]int {
 	f.Helper()
 	f.untilNothingIsOpen()
+	f.untilOnlyLivePodsHold()
 	used := map[string]int{}
 	live := f.allocations()
 	fromDatabase := f.databaseShares()
 	for _, pod := range f.pods() {
 		uid, name := harness.Text(pod, "metadata", "uid"), harness.Text(pod, "metadata", "name")
-		phase := harness.Text(pod, "status", "phase")
-		if nodeOf(pod) == "" || phase == "Succeeded" || phase == "Failed" {
+		if !isLive(pod) {
 			continue
 		}
 		allocation := live[uid]
