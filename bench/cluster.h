@@ -67,7 +67,7 @@ const char *cluster_policy_name(uint32_t policy);
 struct rulebook *cluster_shipped(void) MUST_USE;
 
 /*
- * From now on, sign the allocations of bound pods, as milligpud does; NULL: stop. The key is
+ * Signs the allocations of bound pods from now on, as milligpud does; NULL ends that. The key is
  * borrowed.
  */
 struct signing_key;

@@ -123,7 +123,7 @@ static void map_grow(struct map *map)
 {
     must(map->slots <= SLOTS_MAX / 2);
 
-    /* Normally a no-op: n slots are moved within n / 4 changes, and 3 / 8 n fill the new table. */
+    /* A no-op normally: n slots are moved within n / 4 changes, and 3 / 8 n fill the new table. */
     move_all(map);
     map->old = map->entry;
     map->old_slots = map->slots;

@@ -26,7 +26,7 @@ enum {
     LIST_TIMEOUT_MS = 60000,
     /* share of the queue, in messages: binds need room */
     QUEUE_SHARE = 1024,
-    /* and in bytes, as many as pods of that number take: a node takes 13 KiB */
+    /* share in bytes: as many pods take that much, and a node takes 13 KiB */
     QUEUE_BYTES = 5 * 1024 * 1024,
     SCRATCH_KEEP_BYTES = 64 * 1024,
     REPORTED_MAX = 1024,

@@ -555,6 +555,14 @@ static bool is_own(const struct pod_cache *pods, const unsigned char *digest) RE
     return false;
 }
 
+/* The digest covers the signature, the uid, the node and the allocation. */
+static bool has_same_signature(const struct pod_record *record, const struct pod *pod)
+{
+    must(pod->signed_by != 0);
+    return record->signed_by == pod->signed_by &&
+           memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0;
+}
+
 /*
  * The verdict on the same bytes, or on a signature of this process; else SIGNATURE_UNKNOWN. Such a
  * signature was noted before its pod was bound, so it need not be looked for again.
@@ -564,14 +572,12 @@ static enum signature_verdict known_verdict(const struct pod_cache *pods, const 
 {
     const struct pod_record *record = map_find(&pods->by_uid, text_of(pod->uid));
 
-    must(pod->signed_by != 0);
-    if (record != NULL && record->signed_by == pod->signed_by &&
-        memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) == 0)
+    if (record != NULL && has_same_signature(record, pod))
         return record->signature;
     return key != NULL && is_own(pods, pod->signature_digest) ? SIGNATURE_GOOD : SIGNATURE_UNKNOWN;
 }
 
-/* Sets *out to the public key to verify the pod's signature by; false: it need not be verified. */
+/* Sets the known verdict. Sets *out to the key to verify by; false: there is no need to verify. */
 static bool must_verify(struct pod_cache *pods, struct pod *pod, struct cached_key *out)
 {
     mutex_lock(&pods->lock);
@@ -619,8 +625,7 @@ static void take_verdict(struct pod_cache *pods, struct pod_record *record, cons
 {
     must(record->version > 0);
     if (record->signature != SIGNATURE_UNKNOWN || pod->signature_verdict <= SIGNATURE_UNKNOWN ||
-        record->signed_by != pod->signed_by ||
-        memcmp(record->signature_digest, pod->signature_digest, SIGNATURE_DIGEST_BYTES) != 0)
+        !has_same_signature(record, pod))
         return;
     record->signature = pod->signature_verdict;
     count_good(pods, record, true);

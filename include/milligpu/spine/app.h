@@ -48,7 +48,7 @@ enum {
     BATCH_MAX = 256,
     /*
      * Limit in bytes of the pods and nodes that wait while the disk is broken; the last message may
-     * exceed it. In the queue are fewer (informer.c).
+     * exceed it. The queue holds fewer (informer.c).
      */
     NEWS_BYTES_MAX = 32 * 1024 * 1024,
 };

@@ -11,8 +11,8 @@
  *
  * A retiring key is removed when it has not signed for KEY_RETIRE_WAITS times key_wait_s, a
  * complete and fresh list of pods shows none that needs it (struct key_pods), and no reservation is
- * in doubt (its Binding may still give a pod that signature). If pods name it, and no signature is
- * known to be good, pods are listed again to verify some, at most once an hour. An operator can
+ * in doubt (its Binding may still give a pod that signature). Pods are listed again to verify
+ * signatures, at most once an hour, if some name it and none is known to be good. An operator can
  * revoke it earlier with an annotation of the ConfigMap (annotations.h), which takes effect once
  * the key signs no more. A late request may publish a removed key again; it stays, but has no
  * private key any more.

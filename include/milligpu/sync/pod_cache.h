@@ -26,20 +26,20 @@
 #include "milligpu/waiting/known_demands.h"
 #include "milligpu/waiting/request_classes.h"
 
-/* What few pods have; the record owns it, and it owns what its pointers refer to. */
+/* Facts that few pods have. The record owns them, and they own what they point to. */
 struct pod_particulars {
     int64_t terminating_ms;
     char *refusal; /* refusal text, with REQUEST_REFUSED */
     /* one line per probable mistake in the pod; NULL if none, or no room */
     char *advice;
     struct pod *seen; /* the whole pod, after pod_cache_remember(); else NULL */
-    /* Only in copies: records in the cache share them (request_class, kept). */
+    /* set in copies only: records in the cache share them (request_class, kept) */
     struct request *request;
     const struct node_demands *demands;
     struct arena *memory; /* arena of seen; in a copy, arena of demands */
 };
 
-/* One block of memory: a bound pod with a uid of 36 bytes and names of usual length takes 240. */
+/* A record is one block: a bound pod with a uid of 36 bytes and usual names takes 240 bytes. */
 struct pod_record {
     int64_t created_ms;
     int64_t cpu_milli;
@@ -50,7 +50,7 @@ struct pod_record {
     /* number of the key of its signature (pod.h); 0 unless the pod is bound and requests shares */
     uint64_t signed_by;
     unsigned char signature_digest[SIGNATURE_DIGEST_BYTES]; /* set with signed_by */
-    /* References, counted: they have the request and the demands. NULL in copies. */
+    /* counted references to the request and the demands; NULL in copies */
     struct request_class *request_class;
     struct kept_demands *kept;
     /*
@@ -107,7 +107,7 @@ static inline bool pod_record_asks(const struct pod_record *record)
     return record->verdict == REQUEST_OK || record->verdict == REQUEST_WHOLE;
 }
 
-/* Set with REQUEST_OK and REQUEST_WHOLE; NULL if there was no room. Borrowed from the record. */
+/* Returns the request of REQUEST_OK and REQUEST_WHOLE; NULL if there was no room. Borrowed. */
 const struct request *pod_record_request(const struct pod_record *record);
 /*
  * Demands on the node of an unbound pod that requests GPUs; only the tolerations of a bound pod
@@ -197,8 +197,8 @@ void pod_cache_set_keys(struct pod_cache *pods, const struct cached_key *key, si
  * Finds whether the signature of a decoded pod is good: it is if this process has made it.
  * Verifying takes 0.18 ms, and 50,000 pods are listed after a start, so only signatures of a
  * retiring key are verified, once for the same bytes, and only while fewer than SIGNATURES_ENOUGH
- * pods are known to have a good one: one keeps the key. Others stay SIGNATURE_UNKNOWN. Otherwise
- * pod_cache_put() does it. Any thread.
+ * pods are known to have a good one: one keeps the key. Others stay SIGNATURE_UNKNOWN.
+ * pod_cache_put() checks a pod that was not passed here. Any thread.
  */
 enum { SIGNATURES_ENOUGH = 64 };
 void pod_cache_check_signature(struct pod_cache *pods, struct pod *pod);

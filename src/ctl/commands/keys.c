@@ -179,7 +179,7 @@ static void say_cost(FILE *out, const struct document *key)
     const long long pods = (long long)document_int(key, "pods");
     const char *state = document_shown(key, "state");
     const bool other = strcmp(state, "other") == 0;
-    /* Of signatures by a retiring key, not all are verified. */
+    /* Some signatures by a retiring key are not verified. */
     const bool at_most = pods > 0 && (other || strcmp(state, "retiring") == 0);
 
     must(pods >= 0);

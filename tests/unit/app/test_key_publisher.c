@@ -680,7 +680,7 @@ SCENE_TEST(key__is_not_kept_by_unbound_or_forged_pods)
     assert_false(shows_key(scene, 1));
 }
 
-/* As after a start: nothing is known of p, nor of signatures that were made before. */
+/* The cache forgets p and the signatures that were made before, as after a start. */
 static void forget_signatures(struct scene *scene)
 {
     struct pod_record *p = pod_cache_copy(scene->app->pod_cache, "default", "p");
@@ -714,7 +714,7 @@ static void replace_and_wait(struct scene *scene)
     watch_event(scene);
 }
 
-/* It was listed before the key was retiring, so its signature was not verified. */
+/* The pod was listed before the key was retiring, so its signature was not verified. */
 SCENE_TEST(key__is_kept_by_a_forged_pod_until_pods_are_listed_again)
 {
     run(scene);

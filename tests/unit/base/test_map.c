@@ -183,7 +183,7 @@ MAP_TEST(map__moves_a_few_entries_per_change_while_growing)
     assert_int_equal(count_entries(map), in);
 }
 
-/* Else a put would move all that is left. */
+/* A put would otherwise move all that is left. */
 MAP_TEST(map__has_moved_all_entries_before_it_grows_again)
 {
     static struct counted item[4000];

@@ -82,7 +82,7 @@ static const char rfc_key[] = "-----BEGIN PRIVATE KEY-----\n"
                               "-----END PRIVATE KEY-----\n";
 static const char granted[] = "the bytes of an allocation";
 
-/* Its key is retiring, so signatures are verified. */
+/* The key is retiring, so signatures are verified. */
 struct signer {
     char signature[SIGNATURE_TEXT_BYTES]; /* of "u1" on "n1" with granted */
     struct cached_key key;
@@ -257,7 +257,7 @@ POD_CACHE_TEST(signature__is_verified_once)
     assert_int_equal(signer_of(pods).key, 0);
 }
 
-/* No key is taken away before it is retiring, so nobody asks whether its signatures are good. */
+/* A key is not taken away before it is retiring, so its signatures need no verdict. */
 POD_CACHE_TEST(signature__is_not_verified_before_its_key_is_retiring)
 {
     struct signer signer;
@@ -321,7 +321,7 @@ POD_CACHE_TEST(signature__is_verified_while_few_pods_have_a_good_one)
     assert_int_equal(put_bad(pods, &signer), SIGNATURE_BAD); /* as it was found before */
 }
 
-/* After a restore of etcd, the listed version is older than the one that is known. */
+/* The listed version is older than the stored one after a restore of etcd. */
 POD_CACHE_TEST(signature__of_an_older_version_counts_if_it_is_the_same)
 {
     struct signer signer;
@@ -770,7 +770,7 @@ POD_CACHE_TEST(advice__ends_where_its_table_does)
 
 /* --- what a record owns --- */
 
-/* A pod with everything that few pods have. */
+/* A pod with all particulars. */
 static struct pod ending_pod(struct pod_container *container)
 {
     struct pod pod = pod_of("u1", "n1");
@@ -807,7 +807,7 @@ POD_CACHE_TEST(particulars__are_those_of_few_pods)
     assert_int_equal(pod_cache_find(pods, "u1")->reported_advice, 1U << ADVICE_MODEL);
 }
 
-/* Also for a pod that has no particulars until then. */
+/* The pod has no particulars before. */
 POD_CACHE_TEST(remembered_pod__is_freed_with_its_record)
 {
     struct pod pod = pod_of("u1", "n1");
