@@ -605,8 +605,10 @@ void waiting_pods_fits(struct waiting_pods *waiting_pods, struct text uid)
 
     mutex_lock(&waiting_pods->lock);
     struct waiting_pod *pod = map_find(&waiting_pods->by_uid, uid);
-    if (pod != NULL)
+    if (pod != NULL) {
         waiting_pod_become(waiting_pods, pod, WAITING_POD_IDLE);
+        withdraw_offer(waiting_pods, pod);
+    }
     mutex_unlock(&waiting_pods->lock);
 }
 

@@ -52,10 +52,11 @@ struct question {
     enum request_verdict verdict;
     struct request request;
     struct refusal refusal;
-    bool simulated; /* a simulation of a cluster autoscaler: answered and not remembered */
-    bool templates; /* none of its nodes is in the ledger */
-    bool again;     /* not the first attempt: room was freed during the previous one */
-    bool last;      /* the last attempt */
+    bool simulated;    /* a simulation of a cluster autoscaler: answered and not remembered */
+    bool templates;    /* none of its nodes is in the ledger */
+    bool again;        /* not the first attempt: room was freed during the previous one */
+    bool last;         /* the last attempt */
+    uint32_t n_offers; /* of scratch->offer */
 };
 
 /* Returns true for a request of shares or whole GPUs, for which a node may lack a place. */
@@ -538,19 +539,29 @@ static void ask_with_cache(struct question *question, struct filter_question *as
     score_caches_give(question->app->score_caches, STEAL(asked->cache));
 }
 
+/* After the offers, as waiting_pods_offers() asks. NULL before the first publication. */
+static const struct snapshot *take_snapshot(struct question *question)
+{
+    const struct app *app = question->app;
+
+    must(question->scratch != NULL);
+    question->n_offers =
+        waiting_pods_offers(app->waiting_pods, text_of(question->args.pod.uid),
+                            app->clock.now_ms(app->clock.ctx), question->scratch->offer);
+    must(question->n_offers <= OFFERS_MAX);
+    return view_take(app->view);
+}
+
 /* Evaluates on one snapshot. Nodes built for the call are freed at the end. */
 static enum ending webhooks_evaluate(struct question *question, const struct snapshot *snapshot)
 {
     must(request_needs_placement(question));
 
-    struct app *app = question->app;
-    const struct text uid = text_of(question->args.pod.uid);
-    const int64_t now = app->clock.now_ms(app->clock.ctx);
     struct names *names = question->args.full_nodes ? names_new() : NULL;
     struct filter_question asked = {
         .snapshot = snapshot,
         .request = &question->request,
-        .uid = uid,
+        .uid = text_of(question->args.pod.uid),
         .n_names = question->args.n_names,
         .name = question->args.name,
         .hash = question->args.hash,
@@ -558,7 +569,7 @@ static enum ending webhooks_evaluate(struct question *question, const struct sna
         .known_in = question->listed,
         .node = names != NULL ? nodes_of(question, snapshot, names) : NULL,
         .shortlist = shortlist_of(question),
-        .n_offers = waiting_pods_offers(app->waiting_pods, uid, now, question->scratch->offer),
+        .n_offers = question->n_offers,
         .offer = question->scratch->offer,
     };
     struct filter_answer answer;
@@ -622,7 +633,7 @@ static void filter_placed(struct question *question)
 
     for (int i = 1;; i++) {
         CLEANUP(snapshot_unrefp)
-        const struct snapshot *snapshot = view_take(question->app->view);
+        const struct snapshot *snapshot = take_snapshot(question);
         question->again = i > 1;
         question->last = i == FILTER_TRIES;
         app_yield(question->app, YIELD_AFTER_SNAPSHOT);
@@ -661,9 +672,7 @@ static void webhooks_filter(struct question *question)
  */
 static void webhooks_prioritize(struct question *question)
 {
-    must(question->scratch != NULL);
-
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = view_take(question->app->view);
+    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = take_snapshot(question);
     struct app *app = question->app;
     uint8_t *score = arena_array(&question->scratch->arena, question->args.n_names + 1, 1);
     struct strbuf body;
@@ -679,9 +688,7 @@ static void webhooks_prioritize(struct question *question)
             .n_names = question->args.n_names,
             .name = question->args.name,
             .hash = question->args.hash,
-            .n_offers =
-                waiting_pods_offers(app->waiting_pods, uid, app->clock.now_ms(app->clock.ctx),
-                                    question->scratch->offer),
+            .n_offers = question->n_offers,
             .offer = question->scratch->offer,
         };
         filter_score(&asked, &question->scratch->arena, score);

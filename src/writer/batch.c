@@ -13,6 +13,7 @@
 #include "milligpu/spine/command_trace.h"
 #include "milligpu/spine/commits.h"
 #include "milligpu/sync/node_digests.h"
+#include "milligpu/waiting/waiting_pods.h"
 
 void batch_init(struct batch *batch, struct app *app, struct ledger *ledger)
 {
@@ -225,6 +226,18 @@ static const struct change **batch_givers(const struct batch *batch, size_t *out
     return gives;
 }
 
+/* The published reservations take the places of their offers. */
+static void end_offers(const struct batch *batch)
+{
+    must(batch->app->waiting_pods != NULL);
+    for (size_t i = 0; i < batch->n_changes; i++) {
+        const struct change *change = batch->change[i];
+        if (change->before == NULL && change->after != NULL &&
+            change->after->facts.state == STATE_RESERVED)
+            waiting_pods_fits(batch->app->waiting_pods, text_of(change->after->facts.uid));
+    }
+}
+
 /* Takes about one fsync, for which every bind of the batch waits. */
 static bool batch_commit(struct batch *batch)
 {
@@ -258,6 +271,7 @@ bool batch_end(struct batch *batch)
     if (gives < batch->n_changes)
         view_publish(batch->app->view, ledger_publish(batch->ledger, give, gives));
     xfree(give);
+    end_offers(batch);
     if (!batch_commit(batch)) {
         batch_undo(batch);
         return false;

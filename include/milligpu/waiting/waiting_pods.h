@@ -9,7 +9,8 @@
  *                  ^  waits for room \                                /   waits for room, and for
  *                  \------------------ asks again -------------------/    a longer list
  *
- *                An offer's best place counts as taken in the ranking of others for two seconds.
+ *                An offer's best place counts as taken in the ranking of others until the pod has a
+ *                reservation, for at most two seconds.
  *
  *   answer       the bytes of a refusal, sent again while nothing that matters has changed
  *
@@ -93,7 +94,11 @@ struct asking_pod {
 /* The maximum length of this pod's next list; 0: no limit. */
 uint32_t waiting_pods_shortlist(struct waiting_pods *waiting_pods, struct text uid,
                                 uint32_t shortlist);
-/* Copies the offers of other pods, for ranking this pod. Returns the count. */
+/*
+ * Copies the offers of other pods, for ranking this pod. Returns the count. Call it before the
+ * snapshot is taken: an offer that ends in between is then counted, beside its reservation, instead
+ * of missed.
+ */
 uint32_t waiting_pods_offers(struct waiting_pods *waiting_pods, struct text uid, int64_t now_ms,
                              struct offer offer[OFFERS_MAX]);
 
@@ -114,7 +119,10 @@ void waiting_pods_refused(struct waiting_pods *waiting_pods, const struct asking
 
 /* Notes a bind call: whatever its outcome, no other plugin refused the list. */
 void waiting_pods_binding(struct waiting_pods *waiting_pods, struct text uid);
-/* Notes that the pod has a reservation, so it does not wait. */
+/*
+ * Notes that the pod has a reservation, so it does not wait, and its offer ends. Call it after the
+ * publication of the reservation, so that its place counts as taken all the time.
+ */
 void waiting_pods_fits(struct waiting_pods *waiting_pods, struct text uid);
 /* Notes that the pod is bound or deleted, permanently. */
 void waiting_pods_resolved(struct waiting_pods *waiting_pods, struct text uid);

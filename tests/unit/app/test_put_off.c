@@ -295,6 +295,28 @@ APP_TEST(answer__takes_the_pod_from_those_that_wait)
     assert_false(waiting_pods_has_asked(fixture->app.waiting_pods, uid));
 }
 
+static uint32_t offers(struct app_fixture *fixture)
+{
+    static struct offer offer[OFFERS_MAX];
+    struct app *app = &fixture->app;
+
+    return waiting_pods_offers(app->waiting_pods, TEXT("another"),
+                               app->clock.now_ms(app->clock.ctx), offer);
+}
+
+/* Else its place counts twice until the watch shows the pod, and the next pod goes elsewhere. */
+APP_TEST(reservation__ends_the_offer)
+{
+    fixture_show_pod(fixture, "a", "300");
+    assert_says(fixture_filter(fixture, "a", "n1"), "\"n1\"");
+    const struct fixture_call *call = fixture_bind_begin(fixture, "a", "n1");
+    assert_int_equal(offers(fixture), 1); /* nothing is reserved yet */
+    (void)step(fixture);
+    assert_int_equal(offers(fixture), 0);
+    fixture_run_deaf(fixture);
+    assert_string_equal(fixture_error(call), "");
+}
+
 /* Calls wait for each of these, and an unknown outcome is no success. */
 APP_TEST(put_off__has_no_outcome_but_bound)
 {

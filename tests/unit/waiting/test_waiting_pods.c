@@ -155,6 +155,21 @@ SCENE_TEST(offer__blocks_its_place_for_two_seconds)
     assert_int_equal(waiting_pods_offers(scene->waiting_pods, TEXT("b"), 1000, offer), 0);
 }
 
+/* It takes its place itself then. */
+SCENE_TEST(offer__ends_with_the_reservation)
+{
+    static struct offer offer[OFFERS_MAX];
+
+    make_offer(scene, "a", 1000);
+    make_offer(scene, "c", 1000);
+    waiting_pods_fits(scene->waiting_pods, TEXT("a"));
+    assert_int_equal(waiting_pods_offers(scene->waiting_pods, TEXT("b"), 1000, offer), 1);
+    assert_int_equal(waiting_pods_offers(scene->waiting_pods, TEXT("c"), 1000, offer), 0);
+    waiting_pods_fits(scene->waiting_pods, TEXT("a")); /* has none left */
+    assert_true(late(scene, 2000, 0));
+    assert_int_equal(waiting_pods_count(scene->waiting_pods), 1); /* c */
+}
+
 SCENE_TEST(shortlist__grows_fourfold_without_a_bind)
 {
     assert_int_equal(waiting_pods_shortlist(scene->waiting_pods, TEXT("a"), 16), 16);

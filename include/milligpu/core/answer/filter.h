@@ -19,8 +19,8 @@
 #include "milligpu/core/rank/policy.h"
 
 /*
- * The best place of a recent shortlist whose pod is not bound yet; for ranking only. The pointers
- * are compared and never dereferenced: the names may have been freed.
+ * The best place of a recent shortlist whose pod has no reservation yet; for ranking only. The
+ * pointers are compared and never dereferenced: the names may have been freed.
  */
 struct offer {
     const struct atom *node;
@@ -43,7 +43,7 @@ struct filter_question {
     uint32_t shortlist;        /* maximum length of the list; 0: no limit */
     struct score_cache *cache; /* cached judgements; NULL: no caching */
     uint32_t n_offers;
-    const struct offer *offer; /* copied after the snapshot was taken */
+    const struct offer *offer; /* copied before the snapshot was taken */
 };
 
 struct candidate {
