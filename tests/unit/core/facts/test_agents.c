@@ -367,6 +367,20 @@ AGENTS_TEST(agent_memory__is_stored_in_batches)
     is_empty_after(agents);
 }
 
+/* The entry is in the first of 16 slots, and the sanitizer of leaks tells whether it is freed. */
+AGENTS_TEST(agents_free__frees_the_first_slot)
+{
+    char name[16];
+    int number = 0;
+
+    do
+        (void)snprintf(name, sizeof name, "n%d", number++);
+    while (text_hash(text_of(name)) >> 28 != 0);
+    const struct node_facts facts = bare(name);
+    (void)agents_see_node(agents, &facts);
+    assert_int_equal(agents_count(agents), 1);
+}
+
 AGENTS_TEST(agents_node_gone__drops_an_entry_without_pods)
 {
     const struct node_facts plain = bare("n");
