@@ -17,17 +17,44 @@ void map_init(struct map *map)
     *map = (struct map){0};
 }
 
-void map_done(struct map *map)
+void map_init_keyed(struct map *map, map_key_of *key_of)
 {
-    must(map->entry != NULL || map->slots == 0);
-    xfree(map->entry);
-    xfree(map->old);
-    map_init(map);
+    must(key_of != NULL);
+    *map = (struct map){.key_of = key_of};
 }
 
-static struct text map_key(const struct map_entry *entry)
+void map_done(struct map *map)
 {
-    return (struct text){entry->key, entry->key_len};
+    must(map->now.entry != NULL || map->now.slots == 0);
+    xfree(map->now.entry);
+    xfree(map->old.entry);
+    *map = (struct map){.key_of = map->key_of};
+}
+
+static struct map_table table_new(size_t slots, bool has_keys)
+{
+    const size_t bytes = sizeof(struct map_entry) + (has_keys ? sizeof(struct map_key) : 0);
+    struct map_table table = {.entry = xcalloc(slots, bytes), .slots = slots};
+
+    if (has_keys)
+        table.key = (struct map_key *)(table.entry + slots);
+    return table;
+}
+
+static bool has_key(const struct map *map, const struct map_table *table, size_t at,
+                    struct text key)
+{
+    if (table->key == NULL)
+        return text_eq(map->key_of(table->entry[at].value), key);
+    return text_eq((struct text){table->key[at].at, table->key[at].len}, key);
+}
+
+/* Moves an entry to a free slot, maybe of another table of the map. */
+static void move_entry(struct map_table *to, size_t to_at, struct map_table *from, size_t from_at)
+{
+    to->entry[to_at] = from->entry[from_at];
+    if (to->key != NULL)
+        to->key[to_at] = from->key[from_at];
 }
 
 static size_t map_home(uint32_t hash, size_t slots)
@@ -41,19 +68,29 @@ static size_t map_next_slot(size_t at, size_t slots)
 }
 
 /* Returns the slot of key, or the free slot for it. */
-static struct map_entry *map_slot_of(struct map_entry *table, size_t slots, struct text key,
-                                     uint32_t hash)
+static size_t map_slot_of(const struct map *map, const struct map_table *table, struct text key,
+                          uint32_t hash)
 {
-    must(slots > 0 && slots <= SLOTS_MAX);
+    must(table->slots > 0 && table->slots <= SLOTS_MAX);
 
-    size_t at = map_home(hash, slots);
-    while (table[at].value != NULL) {
-        const struct map_entry *entry = &table[at];
-        if (entry->hash == hash && text_eq(map_key(entry), key))
+    size_t at = map_home(hash, table->slots);
+    while (table->entry[at].value != NULL) {
+        if (table->entry[at].hash == hash && has_key(map, table, at, key))
             break;
-        at = map_next_slot(at, slots);
+        at = map_next_slot(at, table->slots);
     }
-    return &table[at];
+    return at;
+}
+
+/* Returns the free slot for a key that the table does not have. */
+static size_t free_slot_for(const struct map_table *table, uint32_t hash)
+{
+    must(table->slots > 0 && table->slots <= SLOTS_MAX);
+
+    size_t at = map_home(hash, table->slots);
+    while (table->entry[at].value != NULL)
+        at = map_next_slot(at, table->slots);
+    return at;
 }
 
 /* The number of slots from one slot to another, around the end of the table. */
@@ -63,41 +100,42 @@ static size_t map_distance(size_t from, size_t to, size_t slots)
 }
 
 /* Backward-shift deletion, so that no search ends before a displaced key. */
-static void close_gap(struct map_entry *table, size_t slots, size_t gap)
+static void close_gap(struct map_table *table, size_t gap)
 {
-    must(gap < slots);
+    const size_t slots = table->slots;
 
-    for (size_t at = map_next_slot(gap, slots); table[at].value != NULL;
+    must(gap < slots);
+    for (size_t at = map_next_slot(gap, slots); table->entry[at].value != NULL;
          at = map_next_slot(at, slots)) {
-        const size_t home = map_home(table[at].hash, slots);
+        const size_t home = map_home(table->entry[at].hash, slots);
         /* May move into the gap unless its home lies between the gap and its slot. */
         if (map_distance(home, at, slots) < map_distance(gap, at, slots))
             continue;
-        table[gap] = table[at];
+        move_entry(table, gap, table, at);
         gap = at;
     }
-    table[gap] = (struct map_entry){0};
+    table->entry[gap] = (struct map_entry){0};
 }
 
 /* Moves entries from the old table, in slot order, because gaps close from behind. */
 static void map_move(struct map *map, size_t slots)
 {
-    if (map->old == NULL)
+    if (map->old.entry == NULL)
         return;
-    for (size_t i = 0; i < slots && map->moved < map->old_slots; i++) {
-        const struct map_entry moving = map->old[map->moved];
-        if (moving.value == NULL) {
+    for (size_t i = 0; i < slots && map->moved < map->old.slots; i++) {
+        const struct map_entry *moving = &map->old.entry[map->moved];
+        if (moving->value == NULL) {
             map->moved++;
             continue;
         }
-        close_gap(map->old, map->old_slots, map->moved);
-        *map_slot_of(map->entry, map->slots, map_key(&moving), moving.hash) = moving;
+        move_entry(&map->now, free_slot_for(&map->now, moving->hash), &map->old, map->moved);
+        close_gap(&map->old, map->moved);
     }
-    if (map->moved < map->old_slots)
+    if (map->moved < map->old.slots)
         return;
-    xfree(map->old);
-    map->old = NULL;
-    map->old_slots = map->moved = 0;
+    xfree(map->old.entry);
+    map->old = (struct map_table){0};
+    map->moved = 0;
 }
 
 static void map_move_some(struct map *map)
@@ -108,53 +146,52 @@ static void map_move_some(struct map *map)
 static void move_all(struct map *map)
 {
     map_move(map, SIZE_MAX);
-    must(map->old == NULL && map->moved == 0);
+    must(map->old.entry == NULL && map->moved == 0);
 }
 
 void map_settle(struct map *map, size_t slots)
 {
     must(slots > 0);
     map_move(map, slots);
-    must(map->old == NULL || map->moved < map->old_slots);
+    must(map->old.entry == NULL || map->moved < map->old.slots);
 }
 
 /* Called when the table is three quarters full; the only allocation. */
 static void map_grow(struct map *map)
 {
-    must(map->slots <= SLOTS_MAX / 2);
+    const size_t slots = map->now.slots;
 
+    must(slots <= SLOTS_MAX / 2);
     /* A no-op normally: n slots are moved within n / 4 changes, and 3 / 8 n fill the new table. */
     move_all(map);
-    map->old = map->entry;
-    map->old_slots = map->slots;
-    map->slots = map->slots > 0 ? map->slots + map->slots / 2 : SLOTS_MIN;
-    map->entry = xcalloc(map->slots, sizeof *map->entry);
-    must(map->slots > map->count);
+    map->old = map->now;
+    map->now = table_new(slots > 0 ? slots + slots / 2 : SLOTS_MIN, map->key_of == NULL);
+    must(map->now.slots > map->count);
 }
 
-/* Removes the key from the old table; returns its value, or NULL if not found. */
-static void *take_old(struct map *map, struct text key, uint32_t hash)
+/* Removes the key from the table; returns its value, or NULL if not found. */
+static void *take_from(const struct map *map, struct map_table *table, struct text key,
+                       uint32_t hash)
 {
-    if (map->old == NULL)
+    if (table->entry == NULL)
         return NULL;
-    const struct map_entry *entry = map_slot_of(map->old, map->old_slots, key, hash);
-    void *value = entry->value;
-    must(value == NULL || (size_t)(entry - map->old) >= map->moved);
+    const size_t at = map_slot_of(map, table, key, hash);
+    void *value = table->entry[at].value;
     if (value != NULL)
-        close_gap(map->old, map->old_slots, (size_t)(entry - map->old));
+        close_gap(table, at);
     return value;
 }
 
 void *map_find(const struct map *map, struct text key)
 {
-    must(map->count == 0 || map->entry != NULL);
+    must(map->count == 0 || map->now.entry != NULL);
     if (map->count == 0)
         return NULL;
     const uint32_t hash = text_hash(key);
-    void *value = map_slot_of(map->entry, map->slots, key, hash)->value;
+    void *value = map->now.entry[map_slot_of(map, &map->now, key, hash)].value;
     /* Entries not moved yet are in the old table. */
-    if (value == NULL && map->old != NULL)
-        value = map_slot_of(map->old, map->old_slots, key, hash)->value;
+    if (value == NULL && map->old.entry != NULL)
+        value = map->old.entry[map_slot_of(map, &map->old, key, hash)].value;
     return value;
 }
 
@@ -164,16 +201,20 @@ void *map_put(struct map *map, struct text key, void *value)
     must(key.len <= UINT32_MAX);
 
     map_move_some(map);
-    if ((map->count + 1) * 4 > map->slots * 3)
+    if ((map->count + 1) * 4 > map->now.slots * 3)
         map_grow(map);
     const uint32_t hash = text_hash(key);
-    struct map_entry *entry = map_slot_of(map->entry, map->slots, key, hash);
-    void *before = entry->value != NULL ? entry->value : take_old(map, key, hash);
+    const size_t at = map_slot_of(map, &map->now, key, hash);
+    void *before = map->now.entry[at].value;
+    if (before == NULL)
+        before = take_from(map, &map->old, key, hash);
     if (before == NULL)
         map->count++;
+    must(map->count < map->now.slots);
+    map->now.entry[at] = (struct map_entry){value, hash};
     /* Replaces the key too: the old one may be a member of the old value. */
-    must(map->count < map->slots);
-    *entry = (struct map_entry){key.at, (uint32_t)key.len, hash, value};
+    if (map->now.key != NULL)
+        map->now.key[at] = (struct map_key){key.at, (uint32_t)key.len};
     return before;
 }
 
@@ -184,12 +225,9 @@ void *map_take(struct map *map, struct text key)
         return NULL;
     map_move_some(map);
     const uint32_t hash = text_hash(key);
-    struct map_entry *entry = map_slot_of(map->entry, map->slots, key, hash);
-    void *value = entry->value;
-    if (value != NULL)
-        close_gap(map->entry, map->slots, (size_t)(entry - map->entry));
-    else
-        value = take_old(map, key, hash);
+    void *value = take_from(map, &map->now, key, hash);
+    if (value == NULL)
+        value = take_from(map, &map->old, key, hash);
     must(map->count > 0);
     if (value != NULL)
         map->count--;
@@ -207,13 +245,14 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
     /* The pass below needs a single table, and costs as much as moving all entries. */
     move_all(map);
     /* Starts after a free slot: then closing a gap never moves an entry to a visited slot. */
-    while (map->entry[free_slot].value != NULL)
+    struct map_table *table = &map->now;
+    while (table->entry[free_slot].value != NULL)
         free_slot++;
-    for (size_t at = map_next_slot(free_slot, map->slots); at != free_slot;
-         at = map_next_slot(at, map->slots)) {
-        while (map->entry[at].value != NULL && !keep(user, map->entry[at].value)) {
+    for (size_t at = map_next_slot(free_slot, table->slots); at != free_slot;
+         at = map_next_slot(at, table->slots)) {
+        while (table->entry[at].value != NULL && !keep(user, table->entry[at].value)) {
             map->count--;
-            close_gap(map->entry, map->slots, at);
+            close_gap(table, at);
         }
     }
     must(map->count <= before);
@@ -222,10 +261,10 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
 
 void *map_next(const struct map *map, size_t *at)
 {
-    while (*at < map->slots + map->old_slots) {
+    while (*at < map->now.slots + map->old.slots) {
         const size_t slot = (*at)++;
-        void *value =
-            slot < map->slots ? map->entry[slot].value : map->old[slot - map->slots].value;
+        void *value = slot < map->now.slots ? map->now.entry[slot].value
+                                            : map->old.entry[slot - map->now.slots].value;
         if (value != NULL)
             return value;
     }

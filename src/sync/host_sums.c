@@ -29,11 +29,17 @@ struct host_sums {
     bool started;
 };
 
+static struct text node_of_sum(const void *value)
+{
+    const struct host_sum *sum = value;
+    return text_of(sum->node);
+}
+
 struct host_sums *host_sums_new(void)
 {
     struct host_sums *sums = xcalloc(1, sizeof *sums);
 
-    map_init(&sums->by_node);
+    map_init_keyed(&sums->by_node, node_of_sum);
     return sums;
 }
 

@@ -88,14 +88,35 @@ const struct pod *pod_record_seen(const struct pod_record *record)
     return particulars_or_none(record)->seen;
 }
 
+static struct text uid_of_record(const void *value)
+{
+    const struct pod_record *record = value;
+    return text_of(pod_record_uid(record));
+}
+
+/* "namespace\0name": the two strings are adjacent in the record. */
+static struct text full_name(const struct pod_record *record)
+{
+    const size_t before_name = (size_t)(record->name_at - record->namespace_at);
+
+    must(before_name == strlen(pod_record_namespace(record)) + 1);
+    return (struct text){pod_record_namespace(record),
+                         before_name + strlen(pod_record_name(record))};
+}
+
+static struct text name_of_record(const void *value)
+{
+    return full_name(value);
+}
+
 struct pod_cache *pod_cache_new(void)
 {
     struct pod_cache *pods = xcalloc(1, sizeof *pods);
 
     mutex_init(&pods->lock);
-    map_init(&pods->by_uid);
-    map_init(&pods->by_name);
-    map_init(&pods->unbound);
+    map_init_keyed(&pods->by_uid, uid_of_record);
+    map_init_keyed(&pods->by_name, name_of_record);
+    map_init_keyed(&pods->unbound, uid_of_record);
     known_demands_init(&pods->demands);
     return pods;
 }
@@ -356,16 +377,6 @@ static struct pod_record *record_of(const struct pod *pod, const struct request_
     if (keeps_context(record))
         record->context = pod_context_new(pod);
     return record;
-}
-
-/* "namespace\0name": the two strings are adjacent in the record. */
-static struct text full_name(const struct pod_record *record)
-{
-    const size_t before_name = (size_t)(record->name_at - record->namespace_at);
-
-    must(before_name == strlen(pod_record_namespace(record)) + 1);
-    return (struct text){pod_record_namespace(record),
-                         before_name + strlen(pod_record_name(record))};
 }
 
 /* Adds the pod to its node's sums, or subtracts it. */

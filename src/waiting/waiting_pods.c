@@ -66,6 +66,12 @@ struct waiting_pod {
     } offer;
 };
 
+static struct text uid_of_waiting_pod(const void *value)
+{
+    const struct waiting_pod *pod = value;
+    return text_of(pod->uid);
+}
+
 struct waiting_pods *waiting_pods_new(void)
 {
     struct waiting_pods *waiting_pods = xcalloc(1, sizeof *waiting_pods);
@@ -73,7 +79,7 @@ struct waiting_pods *waiting_pods_new(void)
     answers_init(&waiting_pods->answers);
     waiting_pods->schedulers = schedulers_new();
     mutex_init(&waiting_pods->lock);
-    map_init(&waiting_pods->by_uid);
+    map_init_keyed(&waiting_pods->by_uid, uid_of_waiting_pod);
     map_init(&waiting_pods->resolved.by_uid);
     return waiting_pods;
 }

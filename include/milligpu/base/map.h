@@ -5,39 +5,53 @@
  * entries (moving 49,152 entries at once takes some milliseconds). Until then, look-ups search both
  * tables.
  *
- * Keys are borrowed and must outlive their entry (usually they are a member of the value). The
- * order of iteration is that of the hashes: filling another map in it makes long probes there. Not
- * thread-safe.
+ * Keys are borrowed and must outlive their entry. A map of values that contain their keys needs
+ * half of the memory: it gets a function that returns the key of a value. The order of iteration is
+ * that of the hashes: filling another map in it makes long probes there. Not thread-safe.
  */
 #ifndef MILLIGPU_MAP_H
 #define MILLIGPU_MAP_H
 
 #include "milligpu/base/text.h"
 
-/* 24 bytes: the maps of a large cluster have 300,000 slots. */
-struct map_entry {
-    const char *key; /* of key_len bytes */
-    uint32_t key_len;
-    uint32_t hash;
+/* 12 bytes, not 16: the maps of a large cluster have 300,000 slots. */
+struct __attribute__((packed, aligned(4))) map_entry {
     void *value; /* NULL: free slot */
+    uint32_t hash;
+};
+
+struct __attribute__((packed, aligned(4))) map_key {
+    const char *at;
+    uint32_t len;
+};
+
+/* One block: the entries, then the keys. */
+struct map_table {
+    struct map_entry *entry; /* NULL: no table */
+    struct map_key *key;     /* of each entry; NULL: values contain their keys */
+    size_t slots;
 };
 
 enum { MAP_MOVES = 8 }; /* slots of the old table moved per change */
 
+/* The key in a value. It must not change while the value is in the map. */
+typedef struct text map_key_of(const void *value);
+
 struct map {
-    struct map_entry *entry;
-    size_t slots;
-    size_t count;          /* entries in both tables */
-    struct map_entry *old; /* table being rehashed; NULL: none */
-    size_t old_slots;
-    size_t moved; /* the slots of old below this one are free */
+    map_key_of *key_of; /* NULL: the tables have the keys */
+    struct map_table now;
+    struct map_table old; /* being rehashed */
+    size_t count;         /* entries in both tables */
+    size_t moved;         /* the slots of old below this one are free */
 };
 
 void map_init(struct map *map);
+/* A map of values that contain their keys. */
+void map_init_keyed(struct map *map, map_key_of *key_of);
 void map_done(struct map *map); /* does not free the values */
 
 void *map_find(const struct map *map, struct text key);
-/* Returns the previous value or NULL. */
+/* Returns the previous value or NULL. key: that of the value, if it contains one. */
 void *map_put(struct map *map, struct text key, void *value);
 void *map_take(struct map *map, struct text key); /* returns the value; NULL: not found */
 

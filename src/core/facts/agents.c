@@ -16,7 +16,7 @@ struct agent_pod {
 };
 
 struct agent_entry {
-    char *node; /* name, also the key of the map */
+    char *node; /* name, the key */
     char *uid;  /* of the Node object; "" until it is shown */
     /* from the Node */
     bool selected; /* it has the label, and its agent was not uninstalled */
@@ -71,6 +71,13 @@ const char *vouch_help(enum vouch vouch)
     return vouches[vouch].help;
 }
 
+static struct text node_of_entry(const void *value)
+{
+    const struct agent_entry *entry = value;
+    must(entry->node != NULL);
+    return text_of(entry->node);
+}
+
 struct agents *agents_new(const struct agents_rules *rules)
 {
     struct agents *agents = xcalloc(1, sizeof *agents);
@@ -78,7 +85,7 @@ struct agents *agents_new(const struct agents_rules *rules)
     must(rules->key.at != NULL && rules->value.at != NULL);
     must(rules->required <= REQUIRE_NEVER);
     agents->rules = *rules;
-    map_init(&agents->entries);
+    map_init_keyed(&agents->entries, node_of_entry);
     must(!agents->seen && agents->changes == 0);
     return agents;
 }

@@ -44,13 +44,20 @@ const char *verdict_name(enum verdict verdict)
     return names[verdict];
 }
 
+static struct text uid_of_allocation(const void *value)
+{
+    const struct allocation *allocation = value;
+    must(allocation->facts.uid != NULL);
+    return text_of(allocation->facts.uid);
+}
+
 struct ledger *ledger_new(void)
 {
     struct ledger *ledger = xcalloc(1, sizeof *ledger);
     ledger->names = names_new();
     map_init(&ledger->slots);
-    map_init(&ledger->live);
-    map_init(&ledger->open);
+    map_init_keyed(&ledger->live, uid_of_allocation);
+    map_init_keyed(&ledger->open, uid_of_allocation);
     map_init(&ledger->duplicate_nodes);
     ledger->index = slot_index_new(0);
     ledger->open_index = slot_index_new(0);

@@ -38,7 +38,8 @@ static size_t count_entries(const struct map *map)
     return count;
 }
 
-static_assert(sizeof(struct map_entry) == 24, "a large cluster has half a million");
+static_assert(sizeof(struct map_entry) == 12 && sizeof(struct map_key) == 12,
+              "a large cluster has half a million");
 
 MAP_TEST(map__finds_nothing_when_empty)
 {
@@ -99,18 +100,23 @@ static void agree(const struct map *map, struct item *item)
     assert_int_equal(seen, count);
 }
 
-MAP_TEST(map__agrees_with_a_plain_one_on_a_random_walk)
+static struct text key_of_item(const void *value)
+{
+    const struct item *item = value;
+    return text_of(item->key);
+}
+
+/* In waves, so that the map gets both full and empty. */
+static void walk(struct map *map, struct item *item)
 {
     const char *env = getenv("MAP_SEED"); /* NOLINT(concurrency-mt-unsafe) */
     uint64_t seed = env != NULL ? strtoull(env, NULL, 10) : 11;
     print_message("MAP_SEED=%llu\n", (unsigned long long)seed);
 
-    static struct item item[KEYS];
     for (size_t i = 0; i < KEYS; i++)
         (void)snprintf(item[i].key, sizeof item[i].key, "pod-%zu", i);
     for (int i = 0; i < 60000; i++) {
         struct item *one = &item[draw(&seed, KEYS)];
-        /* Fill and empty in waves, so that the map gets both full and empty. */
         const bool put = draw(&seed, 10) < (i / 5000 % 2 == 0 ? 8U : 2U);
         void *before =
             put ? map_put(map, text_of(one->key), one) : map_take(map, text_of(one->key));
@@ -120,6 +126,39 @@ MAP_TEST(map__agrees_with_a_plain_one_on_a_random_walk)
             agree(map, item);
     }
     agree(map, item);
+}
+
+MAP_TEST(map__agrees_with_a_plain_one_on_a_random_walk)
+{
+    static struct item item[KEYS];
+
+    walk(map, item);
+}
+
+MAP_TEST(map_of_values_with_keys__agrees_with_a_plain_one_on_a_random_walk)
+{
+    static struct item item[KEYS];
+
+    map_init_keyed(map, key_of_item);
+    walk(map, item);
+    assert_null(map->now.key); /* half of the memory */
+}
+
+MAP_TEST(map_of_values_with_keys__finds_a_value_that_replaced_another)
+{
+    struct item first = {.key = "key"};
+    struct item second = {.key = "key"};
+
+    map_init_keyed(map, key_of_item);
+    assert_null(map_put(map, TEXT("key"), &first));
+    assert_ptr_equal(map_put(map, TEXT("key"), &second), &first);
+    first.key[0] = 'x'; /* it is no longer used */
+    assert_ptr_equal(map_find(map, TEXT("key")), &second);
+    assert_ptr_equal(map_take(map, TEXT("key")), &second);
+    assert_int_equal(map->count, 0);
+    map_done(map);
+    assert_null(map_put(map, TEXT("key"), &second)); /* it still knows where keys are */
+    assert_null(map->now.key);
 }
 
 struct counted {
@@ -158,12 +197,12 @@ MAP_TEST(map__moves_a_few_entries_per_change_while_growing)
         item[i].held = false;
     }
     for (size_t i = 0; i < ARRAY_LEN(item); i++) {
-        const size_t slots = map->slots;
+        const size_t slots = map->now.slots;
         const size_t moved = map->moved;
         assert_null(map_put(map, text_of(item[i].key), &item[i]));
         item[i].held = true;
         in++;
-        if (map->old != NULL && map->slots == slots) {
+        if (map->old.entry != NULL && map->now.slots == slots) {
             assert_in_range(map->moved, moved, moved + MAP_MOVES);
             moving++;
         }
@@ -178,7 +217,7 @@ MAP_TEST(map__moves_a_few_entries_per_change_while_growing)
         }
         assert_int_equal(map->count, in);
     }
-    assert_int_equal(map->slots, 4618);
+    assert_int_equal(map->now.slots, 4618);
     assert_true(moving > 100);
     assert_int_equal(count_entries(map), in);
 }
@@ -189,16 +228,16 @@ MAP_TEST(map__has_moved_all_entries_before_it_grows_again)
     static struct counted item[4000];
     unsigned grown = 0;
     for (size_t i = 0; i < ARRAY_LEN(item); i++) {
-        const size_t slots = map->slots;
-        const bool moving = map->old != NULL;
+        const size_t slots = map->now.slots;
+        const bool moving = map->old.entry != NULL;
         (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
         assert_null(map_put(map, text_of(item[i].key), &item[i]));
-        if (map->slots == slots)
+        if (map->now.slots == slots)
             continue;
         assert_false(moving);
         grown++;
     }
-    assert_in_range(map->slots, ARRAY_LEN(item) * 4 / 3, ARRAY_LEN(item) * 2);
+    assert_in_range(map->now.slots, ARRAY_LEN(item) * 4 / 3, ARRAY_LEN(item) * 2);
     assert_true(grown > 10);
 }
 
@@ -211,14 +250,14 @@ MAP_TEST(map__finds_every_entry_while_moving)
         (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
         assert_null(map_put(map, text_of(item[i].key), &item[i]));
     }
-    assert_non_null(map->old);
-    for (size_t i = 0; map->old != NULL && i < FULL; i++) {
+    assert_non_null(map->old.entry);
+    for (size_t i = 0; map->old.entry != NULL && i < FULL; i++) {
         assert_int_equal(count_entries(map), FULL);
         for (size_t k = 0; k < FULL; k++)
             assert_ptr_equal(map_find(map, text_of(item[k].key)), &item[k]);
         assert_ptr_equal(map_put(map, text_of(item[i].key), &item[i]), &item[i]);
     }
-    assert_null(map->old);
+    assert_null(map->old.entry);
     assert_int_equal(map->count, FULL);
 }
 
@@ -229,25 +268,25 @@ MAP_TEST(map_settle__ends_a_rehash_without_changes)
     unsigned turns = 0;
 
     map_settle(map, SLOTS); /* an empty table */
-    assert_null(map->old);
+    assert_null(map->old.entry);
     for (size_t i = 0; i < FULL; i++) {
         (void)snprintf(item[i].key, sizeof item[i].key, "%zu", i);
         assert_null(map_put(map, text_of(item[i].key), &item[i]));
     }
-    while (map->old != NULL) {
+    while (map->old.entry != NULL) {
         const size_t moved = map->moved;
         map_settle(map, SLOTS);
-        assert_true(map->old == NULL || (map->moved > moved && map->moved <= moved + SLOTS));
+        assert_true(map->old.entry == NULL || (map->moved > moved && map->moved <= moved + SLOTS));
         assert_int_equal(count_entries(map), FULL);
         turns++;
     }
     /* Each slot is passed once, and once more if it had an entry. */
     assert_in_range(turns, 913 / SLOTS, (913 + FULL) / SLOTS + 1);
     map_settle(map, SIZE_MAX);
-    assert_null(map->old);
+    assert_null(map->old.entry);
     for (size_t i = 0; i < FULL; i++)
         assert_ptr_equal(map_find(map, text_of(item[i].key)), &item[i]);
-    assert_int_equal(map->slots, 1369);
+    assert_int_equal(map->now.slots, 1369);
 }
 
 TEST(map_retain__visits_each_value_once)

@@ -166,13 +166,13 @@ CORE_TEST(ledger_settle__ends_the_growth_of_each_table)
         assert_int_equal(core_reserve(core, name, name, "100"), VERDICT_OK);
     }
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
-        assert_non_null(maps[i]->old);
+        assert_non_null(maps[i]->old.entry);
     ledger_settle(ledger, 1);
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
-        assert_non_null(maps[i]->old);
+        assert_non_null(maps[i]->old.entry);
     ledger_settle(ledger, SIZE_MAX);
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
-        assert_null(maps[i]->old);
+        assert_null(maps[i]->old.entry);
     for (uint32_t i = 0; i < 13; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
         assert_non_null(ledger_node(ledger, text_of(name)));
