@@ -30,6 +30,7 @@ LEFT_OUT=()
 STEPS=(packages asan clang release trust fuzz mutation model tsan manifests demo controlplane story)
 STORIES=(1.34.4 1.36.3 containerd images database)
 JOBS=${JOBS:-$(nproc)}
+WAITING_JOBS=$((JOBS + JOBS / 2)) # for tests of which many wait for a server more than they compute
 SKIP=77
 
 skip() {
@@ -66,8 +67,7 @@ step_asan() {
         names=$(IFS='|' && echo "${LEFT_OUT[*]}")
         but=(-E "^($names)\$")
     fi
-    # Many wait for a server more than they compute.
-    check asan -LE 'never|crash' "${but[@]}" -j $((JOBS + JOBS / 2))
+    check asan -LE 'never|crash' "${but[@]}" -j "$WAITING_JOBS"
 }
 
 # clang warns about other mistakes than gcc, and clang-tidy reads what has changed.
@@ -82,6 +82,12 @@ release_twice() {
     # No history, not root, or built before the commit: what a step skips, it says.
     [ $rc = 0 ] || { [ $rc = $SKIP ] && [ "${CI:-}" != true ]; }
 }
+
+quick_bench() { # NAME
+    BUILD=build/fast bench/run --built --quick "$1" >"build/bench.$1.txt" ||
+        { echo "bench $1:"; tail "build/bench.$1.txt"; return 1; }
+}
+export -f quick_bench
 
 step_release() {
     build release
@@ -109,8 +115,9 @@ step_release() {
     # The figures are not used; this only proves that the benchmarks still run. In the build of the long tests, since LTO
     # takes half a minute of the processor for each of them.
     build fast benches milligpud milligpu-node milligpuctl
-    BUILD=build/fast bench/run --built --quick filter worst bind memory verify waiting crowd events agent >build/bench.txt ||
-        { tail build/bench.txt; return 1; }
+    # Side by side, since each computes in one thread.
+    printf '%s\n' worst filter events crowd bind memory verify waiting agent |
+        xargs -P "$JOBS" -I{} bash -c 'quick_bench {}'
     build release bench.instructions
     bench/instructions
 }
@@ -118,13 +125,14 @@ step_release() {
 # The tests that let the disk fail at every point. Under a sanitizer, they take some of the points.
 STORE_LOOPS=(unit.store.{faults,heal,migrating})
 
-# Is the ledger always right? Fixed seeds, kill -9, power loss, every point at which the disk may fail. Fresh
-# seeds are left to tests/sim/run: about one in ten thousand finds something, and seldom a fault of the
-# commit that CI looks at.
+# Is the ledger always right? Fixed seeds (of those beyond the first, half in each turn), kill -9, power loss, every
+# point at which the disk may fail. Fresh seeds are left to tests/sim/run: about one in ten thousand finds something, and
+# seldom a fault of the commit that CI looks at.
 step_trust() {
     build fast simulate power milligpud fake_api crash_ledger "${STORE_LOOPS[@]}"
     check fast -R '^(sim\.seeds|sim\.twice|crash|power|unit\.store\.(faults|heal|migrating)$)'
-    tests/sim/run --seeds 182-1000 --jobs "$JOBS"
+    local halves=(182-590 591-1000)
+    tests/sim/run --seeds "${halves[$(turn) % 2]}" --jobs "$JOBS"
 }
 
 # 90 s of fresh inputs.
@@ -149,7 +157,7 @@ step_tsan() {
     local alone='^unit\.store\.(faults|heal|migrating)$'
     alone+='|^e2e\.(completion|examples|migrate|output|pages|page_runs)$'
     build tsan tests-threads tests-e2e
-    check tsan -L 'threads|e2e' -E "$alone"
+    check tsan -L 'threads|e2e' -E "$alone" -j "$WAITING_JOBS"
 }
 
 step_manifests() {
@@ -305,7 +313,7 @@ strict() { # command...
 }
 
 run_step() { # name command...
-    local name=$1 start=$SECONDS rc word log=build/step.log
+    local name=$1 start=$SECONDS rc log=build/step.log
     shift
     mkdir -p build
     printf '\n==== %s\n' "$name"
@@ -316,7 +324,11 @@ run_step() { # name command...
         strict "$@" 2>&1 | tee $log
         rc=${PIPESTATUS[0]}
     fi
-    word=passed
+    count_step "$name" "$rc" $((SECONDS - start)) "$([ -t 1 ] || echo $log)"
+}
+
+count_step() { # NAME STATUS SECONDS LOG: no LOG if a person has seen what failed
+    local name=$1 rc=$2 seconds=$3 log=$4 word=passed
     if [ $rc = $SKIP ] && [ "${CI:-}" != true ]; then
         word=skipped
     elif [ $rc = 0 ]; then
@@ -324,9 +336,41 @@ run_step() { # name command...
     else
         word=FAILED
         FAILED=$((FAILED + 1))
-        [ -t 1 ] || WHAT_FAILED+="---- what failed in $name:"$'\n'$(what_failed $log 12)$'\n'
+        [ -z "$log" ] || WHAT_FAILED+="---- what failed in $name:"$'\n'$(what_failed "$log" 12)$'\n'
     fi
-    RESULTS+=("$(printf '%-14s %-8s %5d s' "$name" "$word" $((SECONDS - start)))")
+    RESULTS+=("$(printf '%-14s %-8s %5d s' "$name" "$word" "$seconds")")
+}
+
+# The tests on a control plane wait more than they compute, so mutants are tried beside them, at the lowest priority. A
+# process group of its own, which ends with this script.
+BESIDE=
+begin_beside() { # NAME COMMAND...
+    local name=$1 log=build/beside.log
+    shift
+    mkdir -p build
+    set -m
+    (
+        renice -n 19 -p $BASHPID >/dev/null
+        SECONDS=0
+        strict "$@"
+        rc=$?
+        echo "$SECONDS" >build/beside.seconds
+        exit $rc
+    ) >$log 2>&1 </dev/null &
+    BESIDE=$!
+    set +m
+    trap 'kill -- -$BESIDE 2>/dev/null' EXIT
+    printf '\n==== %s begins, beside the next step\n' "$name"
+}
+
+end_beside() { # NAME
+    local rc=0
+    wait "$BESIDE" || rc=$?
+    BESIDE=
+    trap - EXIT
+    printf '\n==== %s\n' "$1"
+    cat build/beside.log
+    count_step "$1" $rc "$(cat build/beside.seconds)" build/beside.log
 }
 
 must_be_one_of() { # word what name...: else there is no such thing
@@ -337,7 +381,7 @@ must_be_one_of() { # word what name...: else there is no such thing
 }
 
 main() {
-    local name
+    local name both=false
     local -a steps=("${@:-${QUICK[@]}}")
     [ $# -gt 0 ] || LEFT_OUT=("${LONG[@]}")
     if [ "${steps[0]}" = story ] && [ $# -gt 1 ]; then
@@ -352,8 +396,17 @@ main() {
             must_be_one_of "$name" step all "${STEPS[@]}"
         done
         [[ " ${steps[*]} " != *" all "* ]] || steps=("${STEPS[@]}")
+        [[ " ${steps[*]} " != *" mutation "* || " ${steps[*]} " != *" controlplane "* ]] || both=true
         for name in "${steps[@]}"; do
-            run_step "$name" "step_$name"
+            case $both:$name in
+            true:mutation) ;;
+            true:controlplane)
+                begin_beside mutation step_mutation
+                run_step controlplane step_controlplane
+                end_beside mutation
+                ;;
+            *) run_step "$name" "step_$name" ;;
+            esac
         done
     fi
     printf '\n%s' "$WHAT_FAILED"

@@ -84,25 +84,33 @@ static double heap_mib(void)
     return (double)(info.uordblks + info.hblkhd) / (1024 * 1024);
 }
 
+static void say_of(uint32_t pods, const char *name, double value, const char *unit)
+{
+    char full[80];
+
+    (void)snprintf(full, sizeof full, "crowd.%u_pods.%s", pods, name);
+    say(full, value, unit);
+}
+
 /* The watch delivers all the pods, and all are refused. */
-static void crowd(struct webhook_fixture *fixture)
+static void crowd(struct webhook_fixture *fixture, uint32_t pods)
 {
     struct greedy *greedy = xcalloc(1, sizeof *greedy);
     const double before = heap_mib();
 
-    for (uint32_t i = 0; i < WAITING_MAX; i++) {
+    for (uint32_t i = 0; i < pods; i++) {
         greedy_fill(greedy, i);
         pod_cache_put(fixture->app.pod_cache, &greedy->pod, &cluster_requests, 1);
     }
     const double between = heap_mib();
-    for (uint32_t i = 0; i < WAITING_MAX; i++) {
+    for (uint32_t i = 0; i < pods; i++) {
         greedy_fill(greedy, i);
         ask(fixture, greedy);
     }
-    say("crowd.16384_pods.table_of_pods", between - before, "MiB");
-    say("crowd.16384_pods.table_of_askers", heap_mib() - between, "MiB");
+    say_of(pods, "table_of_pods", between - before, "MiB");
+    say_of(pods, "table_of_askers", heap_mib() - between, "MiB");
     xfree(greedy);
-    must(waiting_pods_count(fixture->app.waiting_pods) == WAITING_MAX);
+    must(waiting_pods_count(fixture->app.waiting_pods) == pods);
 }
 
 struct reader {
@@ -160,17 +168,20 @@ static void measure_filter(struct webhook_fixture *fixture, uint32_t calls, cons
     strbuf_done(&body);
 }
 
-static void measure_beside(struct webhook_fixture *fixture, uint32_t calls)
+static void measure_beside(struct webhook_fixture *fixture, uint32_t pods, uint32_t calls)
 {
     struct reader reader = {.fixture = fixture};
     pthread_t thread;
+    char name[80];
 
-    measure_filter(fixture, calls, "crowd.16384_pods.filter_alone");
+    (void)snprintf(name, sizeof name, "crowd.%u_pods.filter_alone", pods);
+    measure_filter(fixture, calls, name);
     must(pthread_create(&thread, NULL, read_pages, &reader) == 0);
-    measure_filter(fixture, calls, "crowd.16384_pods.filter_beside_get_waiting");
+    (void)snprintf(name, sizeof name, "crowd.%u_pods.filter_beside_get_waiting", pods);
+    measure_filter(fixture, calls, name);
     atomic_store(&reader.stop, true);
     must(pthread_join(thread, NULL) == 0);
-    say("crowd.16384_pods.pages_meanwhile", reader.pages, "pages");
+    say_of(pods, "pages_meanwhile", reader.pages, "pages");
 }
 
 int main(int argc, char **argv)
@@ -184,9 +195,10 @@ int main(int argc, char **argv)
     struct ledger *ledger = cluster_ledger(NODES);
     view_publish(fixture.app.view, ledger_publish(ledger, NULL, 0));
     const double before = (double)process_kib(getpid(), "VmRSS") / 1024;
-    crowd(&fixture);
-    say("crowd.16384_pods.rss", (double)process_kib(getpid(), "VmRSS") / 1024 - before, "MiB");
-    measure_beside(&fixture, options.quick ? 2000 : 20000);
+    const uint32_t pods = options.quick ? WAITING_MAX / 16 : WAITING_MAX;
+    crowd(&fixture, pods);
+    say_of(pods, "rss", (double)process_kib(getpid(), "VmRSS") / 1024 - before, "MiB");
+    measure_beside(&fixture, pods, options.quick ? 200 : 20000);
     ledger_free(ledger);
     webhook_fixture_done(&fixture);
     return 0;
