@@ -41,8 +41,8 @@ static struct map_table table_new(size_t slots, bool has_keys)
     return table;
 }
 
-static bool has_key(const struct map *map, const struct map_table *table, size_t at,
-                    struct text key)
+static bool slot_has_key(const struct map *map, const struct map_table *table, size_t at,
+                         struct text key)
 {
     if (table->key == NULL)
         return text_eq(map->key_of(table->entry[at].value), key);
@@ -75,7 +75,7 @@ static size_t map_slot_of(const struct map *map, const struct map_table *table, 
 
     size_t at = map_home(hash, table->slots);
     while (table->entry[at].value != NULL) {
-        if (table->entry[at].hash == hash && has_key(map, table, at, key))
+        if (table->entry[at].hash == hash && slot_has_key(map, table, at, key))
             break;
         at = map_next_slot(at, table->slots);
     }
@@ -199,6 +199,7 @@ void *map_put(struct map *map, struct text key, void *value)
 {
     must(value != NULL);
     must(key.len <= UINT32_MAX);
+    must(map->key_of == NULL || text_eq(map->key_of(value), key));
 
     map_move_some(map);
     if ((map->count + 1) * 4 > map->now.slots * 3)
