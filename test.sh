@@ -115,9 +115,9 @@ step_release() {
     # The figures are not used; this only proves that the benchmarks still run. In the build of the long tests, since LTO
     # takes half a minute of the processor for each of them.
     build fast benches milligpud milligpu-node milligpuctl
-    # Side by side, since each computes in one thread.
-    printf '%s\n' worst filter events crowd bind memory verify waiting agent |
-        xargs -P "$JOBS" -I{} bash -c 'quick_bench {}'
+    # Side by side: the agent waits for a minute, and each other one computes in one thread.
+    printf '%s\n' agent worst filter events crowd bind memory verify waiting |
+        xargs -P "$WAITING_JOBS" -I{} bash -c 'quick_bench {}'
     build release bench.instructions
     bench/instructions
 }
