@@ -25,36 +25,64 @@ void map_init_keyed(struct map *map, map_key_of *key_of)
 
 void map_done(struct map *map)
 {
-    must(map->now.entry != NULL || map->now.slots == 0);
-    xfree(map->now.entry);
-    xfree(map->old.entry);
+    must(map->now.pair != NULL || map->now.slots == 0);
+    xfree(map->now.pair);
+    xfree(map->old.pair);
     *map = (struct map){.key_of = map->key_of};
 }
 
 static struct map_table table_new(size_t slots, bool has_keys)
 {
-    const size_t bytes = sizeof(struct map_entry) + (has_keys ? sizeof(struct map_key) : 0);
-    struct map_table table = {.entry = xcalloc(slots, bytes), .slots = slots};
+    const size_t pairs = (slots + 1) / 2;
+    const size_t bytes = sizeof(struct map_pair) + (has_keys ? sizeof(struct map_pair_of_keys) : 0);
+    struct map_table table = {.pair = xcalloc(pairs, bytes), .slots = 2 * pairs};
 
     if (has_keys)
-        table.key = (struct map_key *)(table.entry + slots);
+        table.key = (struct map_pair_of_keys *)(table.pair + pairs);
     return table;
+}
+
+static void *value_at(const struct map_table *table, size_t at)
+{
+    return table->pair[at / 2].value[at % 2];
+}
+
+static uint32_t hash_at(const struct map_table *table, size_t at)
+{
+    return table->pair[at / 2].hash[at % 2];
+}
+
+static void set_slot(struct map_table *table, size_t at, void *value, uint32_t hash)
+{
+    table->pair[at / 2].value[at % 2] = value;
+    table->pair[at / 2].hash[at % 2] = hash;
+}
+
+/* The key that the table has of a slot. */
+static struct text stored_key(const struct map_table *table, size_t at)
+{
+    return (struct text){table->key[at / 2].at[at % 2], table->key[at / 2].len[at % 2]};
+}
+
+static void store_key(struct map_table *table, size_t at, struct text key)
+{
+    table->key[at / 2].at[at % 2] = key.at;
+    table->key[at / 2].len[at % 2] = (uint32_t)key.len;
 }
 
 static bool slot_has_key(const struct map *map, const struct map_table *table, size_t at,
                          struct text key)
 {
-    if (table->key == NULL)
-        return text_eq(map->key_of(table->entry[at].value), key);
-    return text_eq((struct text){table->key[at].at, table->key[at].len}, key);
+    return text_eq(table->key != NULL ? stored_key(table, at) : map->key_of(value_at(table, at)),
+                   key);
 }
 
 /* Moves an entry to a free slot, maybe of another table of the map. */
 static void move_entry(struct map_table *to, size_t to_at, struct map_table *from, size_t from_at)
 {
-    to->entry[to_at] = from->entry[from_at];
+    set_slot(to, to_at, value_at(from, from_at), hash_at(from, from_at));
     if (to->key != NULL)
-        to->key[to_at] = from->key[from_at];
+        store_key(to, to_at, stored_key(from, from_at));
 }
 
 static size_t map_home(uint32_t hash, size_t slots)
@@ -74,8 +102,8 @@ static size_t map_slot_of(const struct map *map, const struct map_table *table, 
     must(table->slots > 0 && table->slots <= SLOTS_MAX);
 
     size_t at = map_home(hash, table->slots);
-    while (table->entry[at].value != NULL) {
-        if (table->entry[at].hash == hash && slot_has_key(map, table, at, key))
+    while (value_at(table, at) != NULL) {
+        if (hash_at(table, at) == hash && slot_has_key(map, table, at, key))
             break;
         at = map_next_slot(at, table->slots);
     }
@@ -88,7 +116,7 @@ static size_t free_slot_for(const struct map_table *table, uint32_t hash)
     must(table->slots > 0 && table->slots <= SLOTS_MAX);
 
     size_t at = map_home(hash, table->slots);
-    while (table->entry[at].value != NULL)
+    while (value_at(table, at) != NULL)
         at = map_next_slot(at, table->slots);
     return at;
 }
@@ -105,35 +133,35 @@ static void close_gap(struct map_table *table, size_t gap)
     const size_t slots = table->slots;
 
     must(gap < slots);
-    for (size_t at = map_next_slot(gap, slots); table->entry[at].value != NULL;
+    for (size_t at = map_next_slot(gap, slots); value_at(table, at) != NULL;
          at = map_next_slot(at, slots)) {
-        const size_t home = map_home(table->entry[at].hash, slots);
+        const size_t home = map_home(hash_at(table, at), slots);
         /* May move into the gap unless its home lies between the gap and its slot. */
         if (map_distance(home, at, slots) < map_distance(gap, at, slots))
             continue;
         move_entry(table, gap, table, at);
         gap = at;
     }
-    table->entry[gap] = (struct map_entry){0};
+    set_slot(table, gap, NULL, 0);
 }
 
 /* Moves entries from the old table, in slot order, because gaps close from behind. */
 static void map_move(struct map *map, size_t slots)
 {
-    if (map->old.entry == NULL)
+    if (map->old.pair == NULL)
         return;
     for (size_t i = 0; i < slots && map->moved < map->old.slots; i++) {
-        const struct map_entry *moving = &map->old.entry[map->moved];
-        if (moving->value == NULL) {
+        if (value_at(&map->old, map->moved) == NULL) {
             map->moved++;
             continue;
         }
-        move_entry(&map->now, free_slot_for(&map->now, moving->hash), &map->old, map->moved);
+        move_entry(&map->now, free_slot_for(&map->now, hash_at(&map->old, map->moved)), &map->old,
+                   map->moved);
         close_gap(&map->old, map->moved);
     }
     if (map->moved < map->old.slots)
         return;
-    xfree(map->old.entry);
+    xfree(map->old.pair);
     map->old = (struct map_table){0};
     map->moved = 0;
 }
@@ -146,14 +174,14 @@ static void map_move_some(struct map *map)
 static void move_all(struct map *map)
 {
     map_move(map, SIZE_MAX);
-    must(map->old.entry == NULL && map->moved == 0);
+    must(map->old.pair == NULL && map->moved == 0);
 }
 
 void map_settle(struct map *map, size_t slots)
 {
     must(slots > 0);
     map_move(map, slots);
-    must(map->old.entry == NULL || map->moved < map->old.slots);
+    must(map->old.pair == NULL || map->moved < map->old.slots);
 }
 
 /* Called when the table is three quarters full; the only allocation. */
@@ -173,10 +201,10 @@ static void map_grow(struct map *map)
 static void *take_from(const struct map *map, struct map_table *table, struct text key,
                        uint32_t hash)
 {
-    if (table->entry == NULL)
+    if (table->pair == NULL)
         return NULL;
     const size_t at = map_slot_of(map, table, key, hash);
-    void *value = table->entry[at].value;
+    void *value = value_at(table, at);
     if (value != NULL)
         close_gap(table, at);
     return value;
@@ -184,14 +212,14 @@ static void *take_from(const struct map *map, struct map_table *table, struct te
 
 void *map_find(const struct map *map, struct text key)
 {
-    must(map->count == 0 || map->now.entry != NULL);
+    must(map->count == 0 || map->now.pair != NULL);
     if (map->count == 0)
         return NULL;
     const uint32_t hash = text_hash(key);
-    void *value = map->now.entry[map_slot_of(map, &map->now, key, hash)].value;
+    void *value = value_at(&map->now, map_slot_of(map, &map->now, key, hash));
     /* Entries not moved yet are in the old table. */
-    if (value == NULL && map->old.entry != NULL)
-        value = map->old.entry[map_slot_of(map, &map->old, key, hash)].value;
+    if (value == NULL && map->old.pair != NULL)
+        value = value_at(&map->old, map_slot_of(map, &map->old, key, hash));
     return value;
 }
 
@@ -206,16 +234,16 @@ void *map_put(struct map *map, struct text key, void *value)
         map_grow(map);
     const uint32_t hash = text_hash(key);
     const size_t at = map_slot_of(map, &map->now, key, hash);
-    void *before = map->now.entry[at].value;
+    void *before = value_at(&map->now, at);
     if (before == NULL)
         before = take_from(map, &map->old, key, hash);
     if (before == NULL)
         map->count++;
     must(map->count < map->now.slots);
-    map->now.entry[at] = (struct map_entry){value, hash};
+    set_slot(&map->now, at, value, hash);
     /* Replaces the key too: the old one may be a member of the old value. */
     if (map->now.key != NULL)
-        map->now.key[at] = (struct map_key){key.at, (uint32_t)key.len};
+        store_key(&map->now, at, key);
     return before;
 }
 
@@ -247,11 +275,11 @@ size_t map_retain(struct map *map, void *user, bool (*keep)(void *user, void *va
     move_all(map);
     /* Starts after a free slot: then closing a gap never moves an entry to a visited slot. */
     struct map_table *table = &map->now;
-    while (table->entry[free_slot].value != NULL)
+    while (value_at(table, free_slot) != NULL)
         free_slot++;
     for (size_t at = map_next_slot(free_slot, table->slots); at != free_slot;
          at = map_next_slot(at, table->slots)) {
-        while (table->entry[at].value != NULL && !keep(user, table->entry[at].value)) {
+        while (value_at(table, at) != NULL && !keep(user, value_at(table, at))) {
             map->count--;
             close_gap(table, at);
         }
@@ -264,8 +292,8 @@ void *map_next(const struct map *map, size_t *at)
 {
     while (*at < map->now.slots + map->old.slots) {
         const size_t slot = (*at)++;
-        void *value = slot < map->now.slots ? map->now.entry[slot].value
-                                            : map->old.entry[slot - map->now.slots].value;
+        void *value = slot < map->now.slots ? value_at(&map->now, slot)
+                                            : value_at(&map->old, slot - map->now.slots);
         if (value != NULL)
             return value;
     }

@@ -154,6 +154,17 @@ CORE_TEST(duplicate_owners__leave_one_by_one)
     assert_int_equal(core->ledger->duplicate_nodes.count, 0);
 }
 
+/* A map that keeps keys beside values needs twice the memory. */
+CORE_TEST(ledger__has_the_uid_of_an_allocation_once)
+{
+    (void)core_node(core, "n", &(struct core_gpu){.id = "g"}, 1);
+    assert_int_equal(core_reserve(core, "u", "n", "100"), VERDICT_OK);
+    assert_non_null(core->ledger->live.now.pair);
+    assert_null(core->ledger->live.now.key);
+    assert_non_null(core->ledger->open.now.pair);
+    assert_null(core->ledger->open.now.key);
+}
+
 CORE_TEST(ledger_settle__ends_the_growth_of_each_table)
 {
     struct ledger *ledger = core->ledger;
@@ -166,13 +177,13 @@ CORE_TEST(ledger_settle__ends_the_growth_of_each_table)
         assert_int_equal(core_reserve(core, name, name, "100"), VERDICT_OK);
     }
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
-        assert_non_null(maps[i]->old.entry);
+        assert_non_null(maps[i]->old.pair);
     ledger_settle(ledger, 1);
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
-        assert_non_null(maps[i]->old.entry);
+        assert_non_null(maps[i]->old.pair);
     ledger_settle(ledger, SIZE_MAX);
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
-        assert_null(maps[i]->old.entry);
+        assert_null(maps[i]->old.pair);
     for (uint32_t i = 0; i < 13; i++) {
         (void)snprintf(name, sizeof name, "n%u", i);
         assert_non_null(ledger_node(ledger, text_of(name)));
