@@ -231,7 +231,7 @@ void sim_interleave(struct sim *sim)
 /* --- a run --- */
 
 /*
- * The same: by itself. In a third of these runs ledgers are lost, and what runs was signed: then
+ * The same: by itself. In most of these runs ledgers are lost, and what runs was signed: then
  * its tenant may edit what he likes.
  */
 static void draw_raises(struct sim_rules *rules, const struct sim_plan *plan)
@@ -240,7 +240,7 @@ static void draw_raises(struct sim_rules *rules, const struct sim_plan *plan)
 
     rules->raises = draw_chance(&draw, 300);
     rules->raise_per_mille = 50 + draw_below(&draw, 250);
-    if (!rules->raises || !draw_chance(&draw, 350))
+    if (!rules->raises || !draw_chance(&draw, 600))
         return;
     rules->loses = rules->agents = true;
     rules->copies = false;
