@@ -1,7 +1,7 @@
 /*
- * The table of Nodes with their agents' reports. The informer thread adds and drops Nodes, the
- * thread of the report listener merges and stores reports, other threads take references. In order:
- * nodes, reports, silent nodes, taking, reading.
+ * The table of Nodes with an agent, and of their reports. The informer thread adds and drops Nodes,
+ * the thread of the report listener merges and stores reports, other threads take references. In
+ * order: nodes, reports, silent nodes, taking, reading.
  */
 #include "milligpu/usage/usage_table.h"
 
@@ -20,13 +20,13 @@
 enum { SCAN_MAX = 1024, EVICT_MAX = 16 };
 
 struct usage_node {
-    uint64_t list;              /* number of the last list that contained the Node */
-    uint64_t number;            /* of the last report */
-    int64_t received_ms;        /* UTC time of the last report; 0 if none */
-    int64_t accounted_until_ms; /* monotonic; usage is counted (or known lost) up to here */
-    int64_t
-        stored_report_ms; /* UTC time of the last report if a share's idle time is stored; else 0 */
+    uint64_t list;                   /* number of the last list that contained the Node */
+    uint64_t number;                 /* of the last report */
+    int64_t report_ms;               /* UTC time of the last report, also of the previous process */
+    int64_t accounted_until_ms;      /* monotonic; usage is counted (or known lost) up to here */
     const struct measured *measured; /* a reference; NULL: no report */
+    bool has_reported;               /* to this process */
+    bool has_stored_idle;            /* a share's idle time is stored */
     char key[PUBLIC_KEY_TEXT_BYTES]; /* "": none */
     char name[];
 };
@@ -43,6 +43,13 @@ struct usage_table {
     size_t looked_at;           /* map position at which the search for silent nodes continues */
 };
 
+static struct text name_of_usage_node(const void *value)
+{
+    const struct usage_node *node = value;
+    must(node->name[0] != '\0');
+    return text_of(node->name);
+}
+
 struct usage_table *usage_table_new(const struct clock_ops *clock)
 {
     struct usage_table *table = xcalloc(1, sizeof *table);
@@ -51,7 +58,7 @@ struct usage_table *usage_table_new(const struct clock_ops *clock)
     table->sums = measured_sums_new();
     table->idle = idle_changes_new();
     mutex_init(&table->lock);
-    map_init(&table->nodes);
+    map_init_keyed(&table->nodes, name_of_usage_node);
     return table;
 }
 
@@ -94,9 +101,9 @@ static void forget_idle(struct usage_table *table, struct usage_node *node)
 {
     const struct store_idle none = {.node = node->name, .uid = "", .container = "", .gpu = ""};
 
-    if (node->stored_report_ms > 0)
+    if (node->has_stored_idle)
         must(idle_changes_put(table->idle, &none)); /* never refuses a node */
-    node->stored_report_ms = 0;
+    node->has_stored_idle = false;
 }
 
 static bool is_listed(void *user, void *value)
@@ -119,13 +126,18 @@ void usage_table_list_end(struct usage_table *table)
     mutex_unlock(&table->lock);
 }
 
-/* A new key resets the number: the agent was reinstalled and counts anew. */
+/* A text longer than any key is none; a shorter one is, and is good for no signature. */
+static bool is_key(const char *key)
+{
+    return key != NULL && key[0] != '\0' && strlen(key) < PUBLIC_KEY_TEXT_BYTES;
+}
+
+/* A new key resets the number: the agent was reinstalled and counts anew. NULL: no key. */
 static void set_key(struct usage_node *node, const char *key)
 {
     const size_t len = key != NULL ? strlen(key) : 0;
 
-    if (len >= sizeof node->key)
-        key = NULL; /* too long */
+    must(len < sizeof node->key);
     if (strcmp(node->key, key != NULL ? key : "") == 0)
         return;
     memset(node->key, 0, sizeof node->key);
@@ -150,12 +162,34 @@ static struct usage_node *find_or_add(struct usage_table *table, const char *nam
     return node;
 }
 
+/*
+ * A Node without a key. Its entry, if any, is dropped unless it has a report: without a key the
+ * number of the last one is forgotten anyway, and a new entry counts no time before it.
+ */
+static void clear_key(struct usage_table *table, const char *name) REQUIRES(table->lock)
+{
+    struct usage_node *node = map_find(&table->nodes, text_of(name));
+
+    if (node == NULL)
+        return;
+    set_key(node, NULL);
+    node->list = table->list;
+    if (node->measured != NULL)
+        return;
+    must(!node->has_stored_idle);
+    (void)map_take(&table->nodes, text_of(name));
+    usage_node_free(node);
+}
+
 void usage_table_node(struct usage_table *table, const char *name, const char *key)
 {
     const int64_t now_ms = table->clock.now_ms(table->clock.ctx);
 
     mutex_lock(&table->lock);
-    set_key(find_or_add(table, name, now_ms), key);
+    if (is_key(key))
+        set_key(find_or_add(table, name, now_ms), key);
+    else
+        clear_key(table, name);
     mutex_unlock(&table->lock);
 }
 
@@ -164,11 +198,13 @@ void usage_table_resume(struct usage_table *table, const char *name,
 {
     const int64_t now_ms = table->clock.now_ms(table->clock.ctx);
 
+    must(take_measured != NULL);
     mutex_lock(&table->lock);
     struct usage_node *node = find_or_add(table, name, now_ms);
     must(node->measured == NULL);
     node->measured = take_measured;
-    node->stored_report_ms = reported_ms > 0 ? reported_ms : 1;
+    node->report_ms = reported_ms;
+    node->has_stored_idle = true;
     table->version++;
     mutex_unlock(&table->lock);
 }
@@ -187,19 +223,15 @@ void usage_table_node_gone(struct usage_table *table, const char *name)
 
 /* --- reports --- */
 
-enum sender_state usage_table_key(struct usage_table *table, struct text node,
-                                  char out[PUBLIC_KEY_TEXT_BYTES])
+bool usage_table_key(struct usage_table *table, struct text node, char out[PUBLIC_KEY_TEXT_BYTES])
 {
-    enum sender_state sender = USAGE_SENDER_UNKNOWN;
-
     mutex_lock(&table->lock);
     const struct usage_node *found = map_find(&table->nodes, node);
-    if (found != NULL) {
-        sender = found->key[0] != '\0' ? USAGE_SENDER_KEYED : USAGE_SENDER_KEYLESS;
+    const bool has_key = found != NULL && found->key[0] != '\0';
+    if (has_key)
         memcpy(out, found->key, sizeof found->key);
-    }
     mutex_unlock(&table->lock);
-    return sender;
+    return has_key;
 }
 
 struct report_taking {
@@ -271,11 +303,12 @@ static void put_measured(struct usage_table *table, struct text name,
 
     mutex_lock(&table->lock);
     struct usage_node *node = map_find(&table->nodes, name);
-    if (node != NULL) { /* the Node may be deleted meanwhile */
+    if (node != NULL) { /* the Node may be deleted meanwhile, or its key taken away */
         old = node->measured;
         node->measured = take_measured;
-        node->received_ms = now_ms;
-        node->stored_report_ms = measured_keeps(take_measured) ? now_ms : 0;
+        node->report_ms = now_ms;
+        node->has_reported = true;
+        node->has_stored_idle = measured_keeps(take_measured);
         table->last_ms = now_ms;
         table->version++;
     }
@@ -296,7 +329,7 @@ static void forget_silent(struct usage_table *table, int64_t now_ms)
             table->looked_at = 0;
             break;
         }
-        if (node->stored_report_ms == 0 || now_ms - node->stored_report_ms <= MEASURED_FRESH_MS)
+        if (!node->has_stored_idle || now_ms - node->report_ms <= MEASURED_FRESH_MS)
             continue;
         const struct measured *old = node->measured;
         forget_idle(table, node);
@@ -323,6 +356,7 @@ bool usage_table_take(struct usage_table *table, const struct node *node, const 
         .now_ms = how->now_ms, .user = &taking, .fact = take_fact, .idle = take_idle};
 
     must(text_eq(atom_text(node->name), report->node));
+    must(is_key(key));
     if (!take_number(table, report, key, &taking))
         return false;
     put_measured(table, report->node,
@@ -366,7 +400,7 @@ void usage_table_totals(struct usage_table *table, int64_t now_ms, struct usage_
     mutex_lock(&table->lock);
     *out = (struct usage_totals){.version = table->version, .last_ms = table->last_ms};
     while ((node = map_next(&table->nodes, &place)) != NULL) {
-        out->reporting += node->received_ms > 0 && now_ms - node->received_ms <= MEASURED_FRESH_MS;
+        out->reporting += node->has_reported && now_ms - node->report_ms <= MEASURED_FRESH_MS;
         out->shares += node->measured != NULL ? node->measured->n_shares : 0;
     }
     mutex_unlock(&table->lock);

@@ -400,6 +400,44 @@ class Secret(Base):
             self.post(body)  # not in the clear
 
 
+class Keys(Base):
+    """A key may come, be taken away and come again, and its Node may go."""
+
+    def setUp(self):
+        self.agent = Agent()
+        nodes = cluster(self.agent)
+        nodes["items"] = nodes["items"][2:]
+        self.api = self.keep(harness.Api(nodes))
+        self.daemon = harness.ClusterDaemon(self.api, *self.flags)
+        self.addCleanup(self.daemon.close)
+
+    def becomes(self, status, part):
+        """The next reports get this answer, and none gets one that the agent would not repeat."""
+        def answered():
+            body = self.agent.report([], node="n3")
+            signed = {"Content-Type": "application/json", "Milligpu-Signature": self.agent.sign(body, "n3")}
+            got, answer, _ = self.post(body, signed)
+            self.assertIn(got, (204, 401, 404), answer)
+            return got == status and part in answer.decode()
+        self.daemon.wait(answered, f"{status} {part}")
+
+    def shows(self, annotation):
+        self.assertEqual(self.api.request("PATCH", "/api/v1/nodes/n3", {"metadata": {"annotations": {
+            "milligpu.io/agent": annotation}}})[0], 200)
+
+    def test_report__is_refused_while_its_node_has_no_key(self):
+        self.becomes(401, "does not (yet) carry a key")
+        for _ in range(2):
+            self.shows(self.agent.annotation())
+            self.becomes(204, "")
+            self.shows(None)
+            self.becomes(401, "does not (yet) carry a key")
+        self.api.request("DELETE", "/api/v1/nodes/n3")
+        self.becomes(404, 'no Node \\"n3\\"')
+        self.assertEqual(self.api.request("POST", "/api/v1/nodes", cluster(self.agent)["items"][2])[0], 201)
+        self.becomes(401, "does not (yet) carry a key")
+
+
 class Journey(harness.Case):
     """A real milligpu-node and a real milligpud over TLS; the driver and the runtime are played."""
 

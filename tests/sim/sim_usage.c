@@ -436,8 +436,7 @@ static void oracle_word(struct sim *sim, const struct model_node *node, struct d
     char key[PUBLIC_KEY_TEXT_BYTES];
     const int expected = !node->is.there ? 404 : node->is.agent ? 204 : 401;
 
-    if (!node->is.there && usage_table_key(sim->daemon.app.usage_table, text_of(node->name), key) !=
-                               USAGE_SENDER_UNKNOWN)
+    if (!node->is.there && usage_table_key(sim->daemon.app.usage_table, text_of(node->name), key))
         sim_violation(sim, "%s is gone, and its agent is still known", node->name);
     if (node->was_odd)
         return; /* what could not be read may have hidden the key */

@@ -188,26 +188,36 @@ static void take_share(void *user, const struct measured_fact *fact)
 
 /* --- the report --- */
 
-/* True if the report is signed with the key that its Node shows; otherwise answers the call. */
+/*
+ * Refuses a report of a Node without a key. The snapshot says whether the Node exists, and shows a
+ * change a moment after the usage table: until then a new Node without a key is unknown, and a
+ * deleted one has no key. Either way the agent retries.
+ */
+static void refuse_keyless(struct http_call *call, struct text name, const struct node *node)
+{
+    if (node == NULL || node->gone)
+        refuse_report(call, 404, "unknown_node", "there is no Node \"%.*s\"", TEXT_ARG(name));
+    else
+        refuse_report(call, 401, "no_key",
+                      "the annotation milligpu.io/agent of Node %.*s does not (yet) carry a key",
+                      TEXT_ARG(name));
+}
+
+/*
+ * True if the report is signed with the key that its Node shows; otherwise answers the call. node:
+ * from the snapshot; NULL: none.
+ */
 static bool is_of_its_node(const struct reports *reports, struct http_call *call,
-                           const struct usage_report *report, char key[PUBLIC_KEY_TEXT_BYTES])
+                           const struct usage_report *report, const struct node *node,
+                           char key[PUBLIC_KEY_TEXT_BYTES])
 {
     const char *signature = http_header(call, USAGE_HEADER);
     const struct signed_facts facts = {
         .node = report->node, .bytes = http_body(call), .kind = SIGNED_USAGE};
 
-    switch (usage_table_key(reports->app->usage_table, report->node, key)) {
-    case USAGE_SENDER_UNKNOWN:
-        refuse_report(call, 404, "unknown_node", "there is no Node \"%.*s\"",
-                      TEXT_ARG(report->node));
+    if (!usage_table_key(reports->app->usage_table, report->node, key)) {
+        refuse_keyless(call, report->node, node);
         return false;
-    case USAGE_SENDER_KEYLESS:
-        refuse_report(call, 401, "no_key",
-                      "the annotation milligpu.io/agent of Node %.*s does not (yet) carry a key",
-                      TEXT_ARG(report->node));
-        return false;
-    case USAGE_SENDER_KEYED:
-        break;
     }
     if (signature_is_good(text_of(key), text_of(signature), &facts))
         return true;
@@ -231,7 +241,7 @@ static void take_report(struct reports *reports, struct http_call *call,
     struct strbuf empty;
     uint32_t unknown = 0;
 
-    if (!is_of_its_node(reports, call, report, key))
+    if (!is_of_its_node(reports, call, report, node, key))
         return;
     if (node == NULL) {
         refuse_report(call, 404, "unknown_node", "the ledger does not know Node %.*s",

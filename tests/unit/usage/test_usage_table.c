@@ -22,11 +22,20 @@ static int64_t now_of(void *ctx)
 
 static const struct clock_ops mono = {.now_ms = now_of};
 
-static enum sender_state sender_of(struct usage_table *book, const char *node)
+static bool has_key(struct usage_table *book, const char *node)
 {
     char key[PUBLIC_KEY_TEXT_BYTES];
 
     return usage_table_key(book, text_of(node), key);
+}
+
+/* Each entry that is dropped with its Node changes the version. */
+static bool has_entry(struct usage_table *book, const char *node)
+{
+    const uint64_t before = usage_table_version(book);
+
+    usage_table_node_gone(book, node);
+    return usage_table_version(book) != before;
 }
 
 TEST(usage_table__follows_nodes)
@@ -34,27 +43,53 @@ TEST(usage_table__follows_nodes)
     struct usage_table *book = usage_table_new(&mono);
     char key[PUBLIC_KEY_TEXT_BYTES];
 
-    assert_int_equal(sender_of(book, "n1"), USAGE_SENDER_UNKNOWN);
+    assert_false(has_key(book, "n1"));
     usage_table_list_begin(book);
     usage_table_node(book, "n1", key_a);
     usage_table_node(book, "n2", NULL);
     usage_table_list_end(book);
-    assert_int_equal(usage_table_key(book, TEXT("n1"), key), USAGE_SENDER_KEYED);
+    assert_true(usage_table_key(book, TEXT("n1"), key));
     assert_string_equal(key, key_a);
-    assert_int_equal(sender_of(book, "n2"), USAGE_SENDER_KEYLESS);
+    assert_false(has_key(book, "n2"));
     /* A text longer than any key is no key, and a short one is good for no signature. */
     usage_table_node(book, "n2", "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=x");
-    assert_int_equal(sender_of(book, "n2"), USAGE_SENDER_KEYLESS);
+    assert_false(has_key(book, "n2"));
+    usage_table_node(book, "n2", key_b);
+    assert_true(has_key(book, "n2"));
     usage_table_node_gone(book, "n2");
     usage_table_node_gone(book, "n2");
-    assert_int_equal(sender_of(book, "n2"), USAGE_SENDER_UNKNOWN);
+    assert_false(has_key(book, "n2"));
     usage_table_list_begin(book);
     usage_table_node(book, "n3", key_b);
-    assert_int_equal(sender_of(book, "n1"), USAGE_SENDER_KEYED); /* the list may yet fail */
+    assert_true(has_key(book, "n1")); /* the list may yet fail */
     usage_table_list_end(book);
-    assert_int_equal(sender_of(book, "n1"), USAGE_SENDER_UNKNOWN);
+    assert_false(has_key(book, "n1"));
     usage_table_free(book);
     usage_table_free(NULL);
+}
+
+TEST(usage_table__has_no_entry_for_a_node_without_a_key)
+{
+    static const char *const none[] = {NULL, "", "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw=x"};
+    struct usage_table *book = usage_table_new(&mono);
+
+    usage_table_list_begin(book);
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
+        usage_table_node(book, "n1", none[i]);
+        assert_false(has_entry(book, "n1"));
+    }
+    usage_table_node(book, "n1", NULL);
+    usage_table_node(book, "n2", key_a);
+    usage_table_list_end(book);
+    assert_false(has_entry(book, "n1"));
+    assert_true(has_entry(book, "n2"));
+    /* Nor for one that had a key and never reported. */
+    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
+        usage_table_node(book, "n1", key_a);
+        usage_table_node(book, "n1", none[i]);
+        assert_false(has_entry(book, "n1"));
+    }
+    usage_table_free(book);
 }
 
 /* A report without pods. */
@@ -107,6 +142,39 @@ CORE_TEST(report_numbers__rise_for_each_key)
     assert_int_equal(measured->n_shares, 0); /* a reader still holds it */
     measured_unref(measured);
     assert_int_equal(usage_table_version(book), 4);
+    usage_table_free(book);
+}
+
+/* The usage stays until the Node is gone, and the numbers begin anew with each key. */
+CORE_TEST(report_numbers__begin_anew_when_a_key_is_taken_away_and_given_again)
+{
+    static const struct core_gpu one[] = {{.id = "GPU-a", .mib = 81920}};
+    struct usage_table *book = usage_table_new(&mono);
+    struct usage_totals totals;
+
+    assert_int_equal(core_node(core, "n1", one, 1), VERDICT_OK);
+    const struct node *node = ledger_node(core->ledger, TEXT("n1"));
+    usage_table_node(book, "n1", key_a);
+    usage_table_node(book, "n1", NULL);
+    assert_false(take(book, node, key_a, 5));
+    usage_table_node(book, "n1", key_a);
+    assert_true(take(book, node, key_a, 5));
+    usage_table_node(book, "n1", NULL);
+    assert_false(has_key(book, "n1"));
+    assert_false(take(book, node, key_a, 6));
+    usage_table_totals(book, 1005, &totals);
+    assert_int_equal(totals.reporting, 1);
+    usage_table_list_begin(book);
+    usage_table_node(book, "n1", NULL);
+    usage_table_list_end(book);
+    CLEANUP(measured_unrefp)
+    const struct measured *measured = usage_table_measured(book, TEXT("n1"));
+    assert_non_null(measured);
+    usage_table_node(book, "n1", key_a);
+    assert_true(take(book, node, key_a, 1));
+    usage_table_list_begin(book);
+    usage_table_list_end(book);
+    assert_null(usage_table_measured(book, TEXT("n1")));
     usage_table_free(book);
 }
 
@@ -296,6 +364,27 @@ CORE_TEST(usage_seconds__begin_with_the_pod_and_the_process)
     assert_int_equal(hour[1].seconds, 120);
 }
 
+/* An earlier entry of the Node may have counted the time before. */
+CORE_TEST(usage_seconds__begin_with_the_key)
+{
+    struct hour hour[4];
+
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - 10 * MINUTE);
+    usage_table_node(counting.book, "n1", NULL);
+    mono_ms += 4 * MINUTE;
+    usage_table_node(counting.book, "n1", key_a);
+    report_after(&counting, MINUTE, noon + 5 * MINUTE, 300, 100, 0);
+    (void)hours(&counting, hour);
+    assert_int_equal(hour[1].seconds, 60);
+    /* It is the same entry after a report: no second is lost, and none counts twice. */
+    usage_table_node(counting.book, "n1", NULL);
+    mono_ms += MINUTE;
+    usage_table_node(counting.book, "n1", key_a);
+    report_after(&counting, MINUTE, noon + 7 * MINUTE, 300, 100, 0);
+    (void)hours(&counting, hour);
+    assert_int_equal(hour[1].seconds, 120);
+}
+
 CORE_TEST(usage_seconds__are_not_counted_when_the_driver_reports_none)
 {
     struct hour hour[4];
@@ -431,7 +520,7 @@ CORE_TEST(idle_share__goes_on_after_a_restart)
     counting = (struct counting){core, usage_table_new(&mono), 0};
     usage_table_resume(counting.book, "n1", knew(core, noon, noon + 70 * MINUTE),
                        noon + 70 * MINUTE);
-    assert_int_equal(sender_of(counting.book, "n1"), USAGE_SENDER_KEYLESS);
+    assert_false(has_key(counting.book, "n1"));
     usage_table_list_begin(counting.book);
     usage_table_node(counting.book, "n1", key_a);
     usage_table_list_end(counting.book);
@@ -445,6 +534,52 @@ CORE_TEST(idle_share__goes_on_after_a_restart)
     assert_changes(counting.book, ""); /* it is stored already */
     report_of(&counting, noon + 81 * MINUTE, 60, 10, 0);
     assert_changes(counting.book, "c0 0");
+}
+
+/* The agent was uninstalled while milligpud was down. */
+CORE_TEST(idle_share__of_a_node_without_a_key_is_known_until_the_node_is_gone)
+{
+    for (int unlisted = 0; unlisted < 2; unlisted++) {
+        CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
+        usage_table_free(counting.book);
+        counting = (struct counting){core, usage_table_new(&mono), 0};
+        usage_table_resume(counting.book, "n1", knew(core, noon, noon + 70 * MINUTE),
+                           noon + 70 * MINUTE);
+        usage_table_list_begin(counting.book);
+        usage_table_node(counting.book, "n1", NULL);
+        usage_table_list_end(counting.book);
+        assert_false(has_key(counting.book, "n1"));
+        assert_int_equal(idle_since(counting.book, core, 0), noon);
+        assert_changes(counting.book, "");
+        usage_table_list_begin(counting.book);
+        if (unlisted)
+            usage_table_list_end(counting.book);
+        else
+            usage_table_node_gone(counting.book, "n1");
+        assert_changes(counting.book, "n1");
+        assert_null(usage_table_measured(counting.book, TEXT("n1")));
+    }
+}
+
+/* The age of its last report counts, which the previous process took. */
+CORE_TEST(idle_share__survives_a_restart_while_the_last_report_is_fresh)
+{
+    static const struct core_gpu one[] = {{.id = "GPU-z", .mib = 16384}};
+
+    CLEANUP(counting_done) struct counting counting = count_from(core, noon - MINUTE);
+    assert_int_equal(core_node(core, "n2", one, 1), VERDICT_OK);
+    usage_table_free(counting.book);
+    counting = (struct counting){core, usage_table_new(&mono), 0};
+    usage_table_resume(counting.book, "n1", knew(core, noon, noon + 70 * MINUTE),
+                       noon + 70 * MINUTE);
+    usage_table_node(counting.book, "n1", NULL);
+    usage_table_node(counting.book, "n2", key_b);
+    for (int minute = 84; minute <= 88; minute++) {
+        assert_true(take_at(counting.book, ledger_node(core->ledger, TEXT("n2")), key_b,
+                            (uint64_t)minute, noon + minute * (int64_t)MINUTE));
+        assert_changes(counting.book, minute == 86 ? "n1" : "");
+        assert_int_equal(idle_since(counting.book, core, 0), minute < 86 ? noon : 0);
+    }
 }
 
 /* Neither a Node that the list does not show, nor one that stays silent, keeps what is stored. */
