@@ -1,8 +1,16 @@
 /*
- * A hash table of interned names that grows and shrinks by one bucket at a time (linear hashing): a
- * full rehash of a large cluster would block the writer's batch for milliseconds. Called by the
- * owner of the table; references are counted in any thread. Parts: references, buckets, growing and
- * shrinking, sweeping, sets.
+ * A hash table of interned names: pointers to atoms, which contain their hashes; linear probing, at
+ * most three quarters full, without tombstones: a removal closes its gap. The home of a name is
+ * hash * slots / 2^32, so that slots can be any number, and tables of any size have their names in
+ * about the same order.
+ *
+ * The table grows by a half, shrinks by a third, and rehashes incrementally: moving all names of a
+ * large cluster at once would block the writer's batch for milliseconds. Meanwhile there are two
+ * tables, and each name is in one of them only. New names and sweeps move the names of the old
+ * table, which gets no others, in slot order.
+ *
+ * Called by the owner of the table; references are counted in any thread. Parts: references,
+ * tables, growing and shrinking, sweeping, sets.
  */
 #include "milligpu/core/facts/names.h"
 
@@ -11,25 +19,28 @@
 #include "milligpu/base/alloc.h"
 
 enum {
-    SEGMENT_BUCKETS = 64,          /* allocated together */
-    BUCKETS_MIN = SEGMENT_BUCKETS, /* in an empty table */
-    SEGMENTS_MIN = 8,              /* initial capacity */
-    SWEEP_EACH = 4,                /* buckets scanned per name added or released */
+    SLOTS_MIN = 64, /* of an empty table */
+    MOVES = 8,      /* slots of the old table moved per new name */
+    SWEEP_EACH = 4, /* looks per name added or released */
+    LOOK_SLOTS = 8, /* a look ends with a name, or after this many free slots */
 };
 
-/*
- * Buckets below `buckets - round` and from `round` on use one more bit of the hash than the buckets
- * between. There are at least count buckets and, after a sweep, at most twice as many.
- */
+static const size_t SLOTS_MAX = (size_t)1 << 32; /* hashes have 32 bits */
+
+struct name_table {
+    struct atom **slot; /* NULL: no table; an element: a free slot */
+    size_t slots;
+};
+
+/* A sweep that leaves a single table leaves it at least a third full, unless it is the smallest. */
 struct names {
-    struct atom ***segment; /* of SEGMENT_BUCKETS lists each */
-    size_t capacity;        /* of segment[] */
-    size_t buckets;
-    size_t round; /* largest power of two <= buckets */
-    size_t count;
-    size_t bytes;       /* of the atoms */
-    size_t due;         /* names added or released since the last sweep */
-    size_t next_bucket; /* first bucket of the next sweep */
+    struct name_table now;
+    struct name_table old; /* being rehashed */
+    size_t moved;          /* the slots of old below this one are free */
+    size_t count;          /* names in both tables */
+    size_t bytes;          /* of the atoms */
+    size_t due;            /* names added or released since the last sweep */
+    size_t next_slot;      /* of now: first slot of the next sweep */
 };
 
 /*
@@ -78,8 +89,8 @@ uint32_t atom_mark(const struct atom *atom)
 void atom_set_mark(const struct atom *atom, uint32_t mark)
 {
     must(!is_constant(atom));
-    must(atom->text[atom->len] == '\0');
-    ((struct atom *)(uintptr_t)atom)->mark = mark;
+    must(mark <= ATOM_MARK_MAX);
+    ((struct atom *)(uintptr_t)atom)->mark = mark & ATOM_MARK_MAX;
 }
 
 static size_t atom_bytes(size_t len)
@@ -98,67 +109,90 @@ static bool is_unheld(const struct atom *atom)
 }
 
 /*
- * Buckets
+ * Tables
  */
 
-static struct atom **names_bucket(const struct names *names, size_t bucket)
+static struct name_table table_new(size_t slots)
 {
-    must(bucket < names->buckets);
-    must(names->buckets <= names->capacity * SEGMENT_BUCKETS);
-    return &names->segment[bucket / SEGMENT_BUCKETS][bucket % SEGMENT_BUCKETS];
+    must(slots >= SLOTS_MIN);
+    must(slots <= SLOTS_MAX);
+    return (struct name_table){.slot = xcalloc(slots, sizeof(struct atom *)), .slots = slots};
 }
 
-static struct atom **names_bucket_of(const struct names *names, uint32_t hash)
+static size_t home_of(uint32_t hash, size_t slots)
 {
-    const size_t bucket = hash & (2 * names->round - 1);
-
-    must((names->round & (names->round - 1)) == 0);
-    must(names->round <= names->buckets && names->buckets < 2 * names->round);
-    return names_bucket(names, bucket < names->buckets ? bucket : bucket - names->round);
+    must(slots >= SLOTS_MIN);
+    must(slots <= SLOTS_MAX);
+    return (size_t)((uint64_t)hash * slots >> 32);
 }
 
-static void names_push(struct names *names, struct atom *atom)
+static size_t next_slot(size_t at, size_t slots)
 {
-    struct atom **bucket = names_bucket_of(names, atom->hash);
+    return at + 1 < slots ? at + 1 : 0;
+}
+
+/* Searches from this slot to the next free one. */
+static struct atom *table_find(const struct name_table *table, size_t at, struct text text,
+                               uint32_t hash)
+{
+    struct atom *atom;
+
+    must(at < table->slots);
+    must(text.at != NULL || text.len == 0);
+    while ((atom = table->slot[at]) != NULL &&
+           (atom->hash != hash || !text_eq(atom_text(atom), text)))
+        at = next_slot(at, table->slots);
+    return atom;
+}
+
+static void table_push(struct name_table *table, struct atom *atom)
+{
+    size_t at = home_of(atom->hash, table->slots);
 
     must(atom->refs > 0);
-    must(atom->next == NULL);
-    atom->next = *bucket;
-    *bucket = atom;
+    while (table->slot[at] != NULL)
+        at = next_slot(at, table->slots);
+    table->slot[at] = atom;
+    must(at < table->slots);
 }
 
-/* Moves the atoms of a list into their current buckets. */
-static void names_push_all(struct names *names, struct atom *list)
+/* Backward-shift deletion, so that no search ends before a displaced name. */
+static void close_gap(struct name_table *table, size_t gap)
 {
-    must(names->buckets >= BUCKETS_MIN);
-    must(list == NULL || list->refs > 0);
-    while (list != NULL) {
-        struct atom *atom = list;
-        list = atom->next;
-        atom->next = NULL;
-        names_push(names, atom);
+    const size_t slots = table->slots;
+    const struct atom *atom;
+
+    must(gap < slots);
+    must(table->slot[gap] != NULL);
+    for (size_t at = next_slot(gap, slots); (atom = table->slot[at]) != NULL;
+         at = next_slot(at, slots)) {
+        /*
+         * May move into the gap unless its home lies between the gap and its slot. A distance
+         * around the end of the table is a huge number here, which leaves the order as it is.
+         */
+        if (at - home_of(atom->hash, slots) < at - gap)
+            continue;
+        table->slot[gap] = table->slot[at];
+        gap = at;
     }
+    table->slot[gap] = NULL;
 }
 
-/* Empties a bucket and returns its list. */
-static struct atom *names_empty(struct names *names, size_t bucket)
+static void table_free(const struct name_table *table)
 {
-    struct atom **at = names_bucket(names, bucket);
-    struct atom *list = *at;
-
-    must(list == NULL || list->refs > 0);
-    *at = NULL;
-    return list;
+    must(table->slot != NULL || table->slots == 0);
+    must(table->slots <= SLOTS_MAX);
+    for (size_t i = 0; i < table->slots; i++)
+        atom_unref(table->slot[i]);
+    xfree(table->slot);
 }
 
 struct names *names_new(void)
 {
     struct names *names = xmalloc(sizeof *names);
-    *names = (struct names){.capacity = SEGMENTS_MIN, .buckets = BUCKETS_MIN, .round = BUCKETS_MIN};
-    names->segment = xcalloc(SEGMENTS_MIN, sizeof *names->segment);
-    names->segment[0] = xcalloc(SEGMENT_BUCKETS, sizeof *names->segment[0]);
+    *names = (struct names){.now = table_new(SLOTS_MIN)};
     must(names->count == 0);
-    must((names->round & (names->round - 1)) == 0);
+    must(names->old.slots == 0);
     return names;
 }
 
@@ -166,28 +200,27 @@ void names_free(struct names *names)
 {
     if (names == NULL)
         return;
-    must(names->buckets >= BUCKETS_MIN);
-    must(names->count <= names->buckets);
-    for (size_t i = 0; i < names->buckets; i++) {
-        for (struct atom *atom = names_empty(names, i), *next; atom != NULL; atom = next) {
-            next = atom->next;
-            atom_unref(atom);
-        }
-    }
-    for (size_t i = 0; i < names->buckets; i += SEGMENT_BUCKETS)
-        xfree(names->segment[i / SEGMENT_BUCKETS]);
-    xfree(names->segment);
+    must(names->count < names->now.slots);
+    must(names->moved < names->old.slots || names->old.slots == 0);
+    table_free(&names->now);
+    table_free(&names->old);
     xfree(names);
 }
 
 static struct atom *names_look_up(const struct names *names, struct text text, uint32_t hash)
 {
-    struct atom *atom = *names_bucket_of(names, hash);
+    struct atom *atom = table_find(&names->now, home_of(hash, names->now.slots), text, hash);
 
-    must(atom == NULL || atom->refs > 0);
-    while (atom != NULL && (atom->hash != hash || !text_eq(atom_text(atom), text)))
-        atom = atom->next;
-    return atom;
+    must(names->now.slots > 0);
+    if (atom != NULL || names->old.slot == NULL)
+        return atom;
+    must(names->moved < names->old.slots);
+    /*
+     * A name whose home was emptied can only be in the slots from `moved` to the next free one.
+     * None is beyond the end of the table: those slots were moved first.
+     */
+    const size_t home = home_of(hash, names->old.slots);
+    return table_find(&names->old, home > names->moved ? home : names->moved, text, hash);
 }
 
 const struct atom *names_find(const struct names *names, struct text text)
@@ -201,57 +234,94 @@ const struct atom *names_find(const struct names *names, struct text text)
  * Growing and shrinking
  */
 
-/* Adds a bucket: splits the names of one bucket between it and the new bucket. */
-static void names_split(struct names *names)
+/* Empties the next slot of the old table, which ends with its last slot. NULL: it was free. */
+static struct atom *names_take_old(struct names *names)
 {
-    const size_t segment = names->buckets / SEGMENT_BUCKETS;
-    const size_t from = names->buckets - names->round;
+    must(names->moved < names->old.slots);
+    must(names->old.slots <= SLOTS_MAX);
 
-    if (names->buckets % SEGMENT_BUCKETS == 0) {
-        names->segment = xgrow(names->segment, segment, &names->capacity, sizeof *names->segment);
-        names->segment[segment] = xcalloc(SEGMENT_BUCKETS, sizeof *names->segment[segment]);
+    struct atom *atom = names->old.slot[names->moved];
+    names->old.slot[names->moved++] = NULL;
+    if (names->moved == names->old.slots) {
+        xfree(names->old.slot);
+        names->old = (struct name_table){0};
+        names->moved = 0;
     }
-    struct atom *list = names_empty(names, from);
-    names->buckets++;
-    if (names->buckets == 2 * names->round)
-        names->round *= 2;
-    names_push_all(names, list);
-    must(names->buckets - 1 < names->capacity * SEGMENT_BUCKETS);
+    return atom;
+}
+
+static void names_move(struct names *names, size_t slots)
+{
+    must(slots > 0);
+    for (; slots > 0 && names->old.slot != NULL; slots--) {
+        struct atom *atom = names_take_old(names);
+        if (atom != NULL)
+            table_push(&names->now, atom);
+    }
+    must(names->count < names->now.slots);
+}
+
+/*
+ * Replaces the table by one with this many slots. The former rehash has always ended: n slots are
+ * moved within n / 8 new names; after growing from n slots 3 / 8 n of them fill the table, after
+ * shrinking n / 6.
+ */
+static void names_rehash(struct names *names, size_t slots)
+{
+    must(names->old.slot == NULL && names->moved == 0);
+    must(names->count * 4 <= slots * 3);
+    names->old = names->now;
+    names->now = table_new(slots);
+    /* The next sweep goes on with about the same names. */
+    names->next_slot = names->next_slot * slots / names->old.slots;
+    /* Moves the names before the first free slot: homes of some may be at the end of the table. */
+    for (struct atom *atom; (atom = names_take_old(names)) != NULL;)
+        table_push(&names->now, atom);
 }
 
 void names_reserve(struct names *names, size_t count)
 {
+    const size_t slots = (count * 4 + 2) / 3;
+
     must(names != NULL);
-    must(count <= UINT32_MAX);
-    while (names->buckets < count)
-        names_split(names);
-    must(names->count <= names->buckets);
+    must(count <= SLOTS_MAX / 2);
+    if (slots <= names->now.slots)
+        return;
+    names_move(names, SIZE_MAX);
+    names_rehash(names, slots);
+    names_move(names, SIZE_MAX);
+    must(count * 4 <= names->now.slots * 3);
 }
 
-/* Removes the last bucket: merges it into the bucket that it was split from. */
-static void names_join(struct names *names)
+/* Begins to shrink a table that is mostly empty, unless it is being rehashed. */
+static void names_shrink(struct names *names)
 {
-    must(names->buckets > BUCKETS_MIN);
-    struct atom *list = names_empty(names, names->buckets - 1);
+    const size_t fewer = names->now.slots - names->now.slots / 3;
 
-    if (names->buckets == names->round)
-        names->round /= 2;
-    names->buckets--;
-    names_push_all(names, list);
-    if (names->buckets % SEGMENT_BUCKETS != 0)
-        return;
-    const size_t segments = names->buckets / SEGMENT_BUCKETS;
-    xfree(names->segment[segments]);
-    if (names->capacity == SEGMENTS_MIN || segments > names->capacity / 4)
-        return;
-    names->capacity /= 2;
-    names->segment = xrealloc(names->segment, names->capacity, sizeof *names->segment);
-    must(segments <= names->capacity);
+    must(names->now.slots >= SLOTS_MIN);
+    if (names->old.slot == NULL && names->now.slots > SLOTS_MIN &&
+        names->count * 3 < names->now.slots)
+        names_rehash(names, fewer > SLOTS_MIN ? fewer : SLOTS_MIN);
+    must(names->count < names->now.slots);
+}
+
+static void names_add(struct names *names, struct atom *atom)
+{
+    must(atom->refs == 1);
+    names_move(names, MOVES);
+    if ((names->count + 1) * 4 > names->now.slots * 3)
+        names_rehash(names, names->now.slots + names->now.slots / 2);
+    table_push(&names->now, atom);
+    names->count++;
+    names->bytes += atom_bytes(atom->len);
+    names->due++;
+    must(names->count < names->now.slots);
 }
 
 const struct atom *names_intern(struct names *names, struct text text)
 {
     must(names != NULL);
+    must(text.at != NULL || text.len == 0);
 
     const uint32_t hash = text_hash(text);
     const struct atom *known = names_look_up(names, text, hash);
@@ -259,7 +329,6 @@ const struct atom *names_intern(struct names *names, struct text text)
         return known;
 
     struct atom *atom = xmalloc(atom_bytes(text.len));
-    atom->next = NULL;
     atomic_init(&atom->refs, 1);
     atom->hash = hash;
     atom->len = (uint32_t)text.len;
@@ -267,13 +336,7 @@ const struct atom *names_intern(struct names *names, struct text text)
     if (text.len > 0)
         memcpy(atom->text, text.at, text.len);
     atom->text[text.len] = '\0';
-    names_push(names, atom);
-    names->count++;
-    names->bytes += atom_bytes(text.len);
-    names->due++;
-    if (names->count > names->buckets)
-        names_split(names);
-    must(names->count <= names->buckets);
+    names_add(names, atom);
     return atom;
 }
 
@@ -288,23 +351,50 @@ void names_let_go(struct names *names, size_t count)
     names->due += count;
 }
 
-static void names_sweep_bucket(struct names *names, size_t bucket)
+/* Frees a name that is in no table any more. */
+static void names_drop(struct names *names, struct atom *atom)
 {
-    struct atom **at = names_bucket(names, bucket);
+    must(names->count > 0 && atom->mark == 0);
+    must(names->bytes >= atom_bytes(atom->len));
+    names->count--;
+    names->bytes -= atom_bytes(atom->len);
+    atom_unref(atom);
+}
 
-    while (*at != NULL) {
-        struct atom *atom = *at;
-        if (!is_unheld(atom)) {
-            at = &atom->next;
-            continue;
-        }
-        must(names->count > 0 && atom->mark == 0);
-        must(names->bytes >= atom_bytes(atom->len));
-        *at = atom->next;
-        names->count--;
-        names->bytes -= atom_bytes(atom->len);
-        atom_unref(atom);
+/* Frees the name in the next slot of the old table, or moves it. Returns false if it was free. */
+static bool sweep_old(struct names *names)
+{
+    struct atom *atom = names_take_old(names);
+
+    must(names->now.slots > 0);
+    if (atom == NULL)
+        return false;
+    if (is_unheld(atom))
+        names_drop(names, atom);
+    else
+        table_push(&names->now, atom);
+    must(names->count < names->now.slots);
+    return true;
+}
+
+/* Frees the name in the next slot; no name is passed over when others move up. */
+static bool sweep_now(struct names *names)
+{
+    const size_t at = names->next_slot;
+    struct atom *atom;
+    bool found = false;
+
+    must(names->old.slot == NULL);
+    must(at < names->now.slots);
+    while ((atom = names->now.slot[at]) != NULL) {
+        found = true;
+        if (!is_unheld(atom))
+            break;
+        close_gap(&names->now, at);
+        names_drop(names, atom);
     }
+    names->next_slot = next_slot(at, names->now.slots);
+    return found;
 }
 
 void names_sweep(struct names *names, size_t more)
@@ -312,33 +402,31 @@ void names_sweep(struct names *names, size_t more)
     must(names != NULL);
     must(names->due <= SIZE_MAX / 8 && more <= SIZE_MAX / 4);
 
-    const size_t buckets = names->buckets;
-    const size_t looks = SWEEP_EACH * names->due + more;
+    size_t slots = names->now.slots + names->old.slots - names->moved;
+    size_t looks = SWEEP_EACH * names->due + more;
     names->due = 0;
-    for (size_t i = 0; i < looks && i < buckets; i++) {
-        if (names->next_bucket >= names->buckets)
-            names->next_bucket = 0;
-        names_sweep_bucket(names, names->next_bucket++);
-        while (names->buckets > BUCKETS_MIN && 2 * names->count < names->buckets)
-            names_join(names);
+    for (; looks > 0 && slots > 0; looks--) {
+        bool found = false;
+        for (size_t i = 0; i < LOOK_SLOTS && slots > 0 && !found; i++, slots--)
+            found = names->old.slot != NULL ? sweep_old(names) : sweep_now(names);
     }
-    must(names->count <= names->buckets);
+    names_shrink(names);
+    must(names->count < names->now.slots);
 }
 
 size_t names_count(const struct names *names)
 {
     must(names != NULL);
-    must(names->count <= names->buckets);
+    must(names->count < names->now.slots);
     return names->count;
 }
 
 size_t names_bytes(const struct names *names)
 {
     must(names != NULL);
-    const size_t segments = (names->buckets + SEGMENT_BUCKETS - 1) / SEGMENT_BUCKETS;
-    must(segments <= names->capacity);
-    return sizeof *names + names->capacity * sizeof *names->segment +
-           segments * SEGMENT_BUCKETS * sizeof *names->segment[0] + names->bytes;
+    must(names->count < names->now.slots);
+    return sizeof *names + (names->now.slots + names->old.slots) * sizeof(struct atom *) +
+           names->bytes;
 }
 
 /*

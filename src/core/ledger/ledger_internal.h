@@ -80,6 +80,8 @@ struct ledger {
     struct score_cache *scores; /* for ledger_place(), owned; NULL: the context needs no workload */
 };
 
+static_assert((int)NODES_MAX <= (int)ATOM_MARK_MAX, "a mark is the slot of a node + 1");
+
 /* The slot of the node that may grant the GPU with this id; SLOT_NONE: no node may. */
 static inline uint32_t owner_slot(const struct atom *id)
 {

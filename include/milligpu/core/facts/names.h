@@ -20,26 +20,36 @@
 #ifndef MILLIGPU_NAMES_H
 #define MILLIGPU_NAMES_H
 
+#include <assert.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "milligpu/base/text.h"
 
+/*
+ * Text begins in the byte that the mark leaves: the atom of a GPU's UUID, 40 characters, takes 56
+ * bytes, which malloc() makes 64.
+ */
 struct atom {
-    struct atom *next; /* in the table's bucket */
-    atomic_uint refs;  /* 0: a static constant, never counted */
+    atomic_uint refs; /* 0: a static constant, never counted */
     uint32_t hash;
     uint32_t len;
-    uint32_t mark; /* atom_mark() */
+    uint32_t mark : 24; /* atom_mark() */
     char text[];
 };
+
+static_assert(offsetof(struct atom, text) == 15, "a UUID's atom fits a block of 64 bytes");
+
+enum { ATOM_MARK_MAX = (1 << 24) - 1 };
 
 /* Adds a reference to an atom that is referenced or was just interned. NULL is fine. */
 const struct atom *atom_ref(const struct atom *atom);
 void atom_unref(const struct atom *atom); /* NULL is fine */
 
 /*
- * A number that the owner of the table keeps with a name, instead of a map by name; 0: none. Only
- * the owner of the table reads and writes it. A marked atom must be referenced: no sweep frees it.
+ * A number that the owner of the table keeps with a name, instead of a map by name; 0: none. At
+ * most ATOM_MARK_MAX: the ledger's marks number its Nodes, which are at most NODES_MAX. Only the
+ * owner of the table reads and writes it. A marked atom must be referenced: no sweep frees it.
  */
 uint32_t atom_mark(const struct atom *atom);
 void atom_set_mark(const struct atom *atom, uint32_t mark);
@@ -53,8 +63,8 @@ void names_free(struct names *names);
 /* Returns an atom borrowed from the table: valid until the next sweep unless referenced. */
 const struct atom *names_intern(struct names *names, struct text text) MUST_USE;
 /*
- * Makes room for this many names in all, which spares one split for each. A sweep takes back what
- * is not used.
+ * Makes room for this many names in all, so that the table does not grow meanwhile. Moves all names
+ * at once: best called while they are few. Sweeps take back what is not used.
  */
 void names_reserve(struct names *names, size_t count);
 /* Returns NULL if the name is unknown. */
@@ -64,15 +74,18 @@ const struct atom *names_find(const struct names *names, struct text text);
 void names_let_go(struct names *names, size_t count);
 
 /*
- * Frees some of the names that only the table references. Scans a few slots for each name added or
- * reported by names_let_go() since the last sweep, plus `more` slots; at most the whole table. If
- * every lost last reference was reported, unreferenced names never outnumber referenced names by
- * more than a constant.
+ * Frees some of the names that only the table references. Looks at a few names for each name added
+ * or reported by names_let_go() since the last sweep, and at `more` names; at most at the whole
+ * table. If every lost last reference was reported, unreferenced names never outnumber referenced
+ * names by more than a constant.
  */
 void names_sweep(struct names *names, size_t more);
 
 size_t names_count(const struct names *names);
-/* Bytes of the table and its atoms, excluding the allocator's overhead. */
+/*
+ * Bytes of the table and its atoms, excluding the allocator's overhead. A third to three quarters
+ * of the table's slots are used, each of 8 bytes; while it grows or shrinks there are two tables.
+ */
 size_t names_bytes(const struct names *names);
 
 /*

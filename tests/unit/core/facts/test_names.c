@@ -7,6 +7,7 @@
 #include "milligpu/core/facts/names.h"
 
 #include "support/aborts.h"
+#include "support/draw.h"
 #include "support/test.h"
 
 static int set_up(void **state)
@@ -74,33 +75,71 @@ static void intern_some(struct names *names, unsigned from, unsigned to)
     }
 }
 
-/* The names themselves are left out. */
-static size_t table_bytes(const struct names *names)
+enum {
+    ALL = 1 << 20, /* a sweep of the whole table */
+    SHRINKS = 40,  /* such sweeps, until it shrinks no more */
+    LEAST = 64,    /* slots of an empty table */
+};
+
+static void sweep_all(struct names *names)
 {
-    return names_bytes(names) - names_count(names) * (offsetof(struct atom, text) + 13);
+    for (int i = 0; i < SHRINKS; i++)
+        names_sweep(names, ALL);
+}
+
+/* Slots of the table, and of the one that it replaces; each name has 12 bytes. */
+static size_t slots_of(const struct names *names)
+{
+    struct names *none = names_new();
+    const size_t fixed = names_bytes(none) - LEAST * sizeof(void *);
+    const size_t atoms = names_count(names) * (offsetof(struct atom, text) + 13);
+    names_free(none);
+    return (names_bytes(names) - fixed - atoms) / sizeof(void *);
 }
 
 NAMES_TEST(names_reserve__makes_room_once)
 {
-    intern_some(names, 0, 128); /* as many as there are buckets, in whole segments */
-    const size_t small = table_bytes(names);
+    intern_some(names, 0, 128);
+    const size_t few = slots_of(names);
     names_reserve(names, 128);
-    assert_int_equal(table_bytes(names), small);
-    names_reserve(names, 5000);
-    const size_t large = table_bytes(names);
-    assert_true(large >= small + 4900 * sizeof(void *));
+    assert_int_equal(slots_of(names), few);
+    names_reserve(names, 6000);
+    const size_t many = slots_of(names);
+    assert_int_equal(many, 8000); /* for three quarters of them, and in one table */
     names_reserve(names, 10);
-    intern_some(names, 0, 5000);
-    assert_int_equal(table_bytes(names), large);
-    assert_int_equal(names_count(names), 5000);
+    names_reserve(names, 6000);
+    intern_some(names, 0, 6000);
+    assert_int_equal(slots_of(names), many);
+    assert_int_equal(names_count(names), 6000);
     assert_non_null(names_find(names, TEXT("GPU-00000000")));
-    assert_non_null(names_find(names, TEXT("GPU-00001387")));
-    assert_null(names_find(names, TEXT("GPU-00001388")));
+    assert_non_null(names_find(names, TEXT("GPU-0000176f")));
+    assert_null(names_find(names, TEXT("GPU-00001770")));
     /* Nobody keeps them, so sweeps free the names and the room. */
-    for (int i = 0; i < 3; i++)
-        names_sweep(names, 20000);
+    sweep_all(names);
     assert_int_equal(names_count(names), 0);
-    assert_true(table_bytes(names) < small);
+    assert_int_equal(slots_of(names), LEAST);
+}
+
+/* While names move to a larger table, the rest of them is moved first. */
+NAMES_TEST(names_reserve__finishes_a_rehash)
+{
+    intern_some(names, 0, 50);
+    assert_int_equal(slots_of(names), 64 + 96);
+    names_reserve(names, 72);
+    assert_int_equal(slots_of(names), 64 + 96); /* there is room in the new table */
+    names_reserve(names, 73);
+    assert_int_equal(slots_of(names), 98);
+    names_reserve(names, 75);
+    assert_int_equal(slots_of(names), 100);
+    intern_some(names, 0, 50);
+    assert_int_equal(names_count(names), 50);
+}
+
+static const struct atom *hold(struct names *names, const char *word, uint64_t number)
+{
+    char text[64];
+    (void)snprintf(text, sizeof text, "%s-%u", word, (unsigned)number);
+    return atom_ref(names_intern(names, text_of(text)));
 }
 
 NAMES_TEST(atom_mark__stays_with_its_name)
@@ -112,15 +151,16 @@ NAMES_TEST(atom_mark__stays_with_its_name)
     (void)atom_ref(one);
     (void)atom_ref(two);
     atom_set_mark(one, 7);
-    atom_set_mark(two, UINT32_MAX);
+    atom_set_mark(two, ATOM_MARK_MAX);
     names_sweep(names, 1000);
     assert_int_equal(atom_mark(names_find(names, TEXT("GPU-1"))), 7);
-    assert_int_equal(atom_mark(names_intern(names, TEXT("GPU-2"))), UINT32_MAX);
+    assert_int_equal(atom_mark(names_intern(names, TEXT("GPU-2"))), ATOM_MARK_MAX);
     atom_set_mark(one, 0);
     assert_int_equal(atom_mark(one), 0);
-    assert_int_equal(atom_mark(two), UINT32_MAX);
+    assert_int_equal(atom_mark(two), ATOM_MARK_MAX);
     assert_int_equal(one->len, 5);
     assert_string_equal(one->text, "GPU-1");
+    assert_string_equal(two->text, "GPU-2"); /* which begins right behind the mark */
     atom_unref(one);
     atom_set_mark(two, 0);
     atom_unref(two);
@@ -133,6 +173,11 @@ NAMES_TEST(atom_mark__stays_with_its_name)
 static void mark(void *atom)
 {
     atom_set_mark(atom, 1);
+}
+
+static void mark_above_max(void *atom)
+{
+    atom_set_mark(atom, ATOM_MARK_MAX + 1);
 }
 
 static void read_mark(void *atom)
@@ -152,6 +197,22 @@ TEST(atom_mark__of_a_constant_is_none)
     assert_int_equal(atom_mark(&constant), 0);
     assert_true(aborts(read_mark, &marked));
     assert_true(aborts(mark, &constant));
+}
+
+NAMES_TEST(atom_mark__has_24_bits)
+{
+    assert_int_equal(ATOM_MARK_MAX, 0xffffff);
+    assert_true(aborts(mark_above_max, (void *)(uintptr_t)hold(names, "GPU", 1)));
+    atom_unref(names_find(names, TEXT("GPU-1")));
+}
+
+/* With what malloc() adds, a block of 64 bytes. */
+NAMES_TEST(atom__of_a_uuid_takes_56_bytes)
+{
+    const size_t before = names_bytes(names);
+    const struct atom *atom = names_intern(names, TEXT("GPU-9c4ca7d1-3ba9-1d39-8c7d-5f0b6a2e1f47"));
+    assert_int_equal(atom->len, 40);
+    assert_int_equal(names_bytes(names) - before, 56);
 }
 
 /* Nobody would find the owner of the next name with this text. */
@@ -196,15 +257,6 @@ NAMES_TEST(names__with_equal_hashes_are_separate)
     assert_string_equal(other->text, text[1]);
 }
 
-enum { ALL = 1 << 20 }; /* a sweep of the whole table */
-
-static const struct atom *hold(struct names *names, const char *word, uint64_t number)
-{
-    char text[64];
-    (void)snprintf(text, sizeof text, "%s-%u", word, (unsigned)number);
-    return atom_ref(names_intern(names, text_of(text)));
-}
-
 NAMES_TEST(sweep__frees_names_without_references)
 {
     const size_t empty = names_bytes(names);
@@ -238,66 +290,260 @@ NAMES_TEST(sweep__spares_a_revived_name)
     atom_unref(atom);
 }
 
-/* An empty table has 64 places. */
-NAMES_TEST(sweep__looks_at_the_last_place)
+/* The slot in which a search for the name begins. */
+static size_t home_of(struct text text, size_t slots)
+{
+    return (size_t)((uint64_t)text_hash(text) * slots >> 32);
+}
+
+/* Holds the next name, from *number on, that has this home in an empty table. */
+static const struct atom *hold_at(struct names *names, size_t home, unsigned *number)
 {
     char text[16];
-    uint64_t number = 0;
+    do
+        (void)snprintf(text, sizeof text, "GPU-%08x", (*number)++);
+    while (home_of(text_of(text), LEAST) != home);
+    return atom_ref(names_intern(names, text_of(text)));
+}
 
-    while (text_hash(numbered(text, number)) % 64 != 63)
-        number++;
-    assert_non_null(names_intern(names, text_of(text)));
-    names_sweep(names, 64);
+/* A look ends with a name, or after eight free slots. */
+NAMES_TEST(sweep__looks_at_the_last_slot)
+{
+    static const size_t home[] = {0, 9, LEAST - 1};
+    const struct atom *atom[ARRAY_LEN(home)];
+    unsigned number = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(home); i++)
+        atom[i] = hold_at(names, home[i], &number);
+    names_sweep(names, ALL); /* ends where it began */
+    for (size_t i = 0; i < ARRAY_LEN(home); i++)
+        atom_unref(atom[i]);
+    names_sweep(names, 1); /* at slot 0 */
+    assert_int_equal(names_count(names), 2);
+    names_sweep(names, 1); /* 1 to 8 */
+    assert_int_equal(names_count(names), 2);
+    names_sweep(names, 1); /* 9 */
+    assert_int_equal(names_count(names), 1);
+    names_sweep(names, 6); /* 10 to 57 */
+    assert_int_equal(names_count(names), 1);
+    names_sweep(names, 1); /* 58 to 63 */
     assert_int_equal(names_count(names), 0);
 }
 
-/* 64 places are allocated together; there are as many as names, or at most twice as many. */
-NAMES_TEST(bytes__follow_the_names)
+/* It ends where it began, although it has looks left. */
+NAMES_TEST(sweep__looks_at_each_slot_once)
 {
-    enum { NAMES = 1024, LEFT = 100, PART = 64 * sizeof(void *), ATOM = 36 };
-    static const struct atom *atom[NAMES];
-    const size_t empty = names_bytes(names);
+    unsigned number = 0;
 
-    assert_int_equal(empty % sizeof(void *), 0);
-    assert_true(empty > PART + 8 * sizeof(void *));
-    for (uint64_t i = 0; i < NAMES; i++) { /* each of the same length */
-        atom[i] = hold(names, "n", 1000000000 + i);
-        assert_int_equal(offsetof(struct atom, text) + atom[i]->len + 1, ATOM + 1);
-    }
-    /* room for 16 parts, 8 more than at first */
-    assert_int_equal(names_bytes(names) - empty,
-                     NAMES * (ATOM + 1) + 15 * PART + 8 * sizeof(void *));
-    for (uint64_t i = LEFT; i < NAMES; i++)
-        atom_unref(atom[i]);
-    for (int i = 0; i < 4; i++)
-        names_sweep(names, ALL);
-    assert_int_equal(names_count(names), LEFT);
-    assert_int_equal(names_bytes(names) - empty, LEFT * (ATOM + 1) + 3 * PART);
-    for (uint64_t i = 0; i < LEFT; i++)
-        atom_unref(atom[i]);
+    names_sweep(names, 1); /* at the slots 0 to 7 */
+    const struct atom *before = hold_at(names, 4, &number);
+    const struct atom *after = hold_at(names, 12, &number);
+    names_sweep(names, ALL);
+    atom_unref(before);
+    atom_unref(after);
+    names_sweep(names, 1);
+    assert_int_equal(names_count(names), 1);
+    assert_true(names_find(names, atom_text(before)) == before);
 }
 
-/* Names in one bucket: the first, the last and the one between are unlinked alike. */
-TEST(sweep__unlinks_names_anywhere_in_a_bucket)
+/* All but the first of the names that share the last slot as their home follow at the other end. */
+TEST(sweep__closes_gaps_around_the_end)
 {
-    enum { NAMES = 60 }; /* many buckets of an empty table get several */
+    enum { NAMES = 6 };
     const struct atom *atom[NAMES];
-    for (uint64_t which = 0; which < 3; which++) {
+    for (unsigned held = 0; held < 1U << NAMES; held++) {
+        struct names *names = names_new();
+        unsigned number = 0;
+        for (unsigned i = 0; i < NAMES; i++) /* the last ones have homes of their own */
+            atom[i] = hold_at(names, i < 4 ? LEAST - 1 : i - 4, &number);
+        for (unsigned i = 0; i < NAMES; i++)
+            if ((held >> i & 1) == 0)
+                atom_unref(atom[i]);
+        names_sweep(names, ALL);
+        assert_int_equal(names_count(names), __builtin_popcount(held));
+        for (unsigned i = 0; i < NAMES; i++) {
+            if ((held >> i & 1) == 0)
+                continue;
+            assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
+            atom_unref(atom[i]);
+        }
+        names_sweep(names, ALL);
+        assert_int_equal(names_count(names), 0);
+        names_free(names);
+    }
+}
+
+/* No name is in the way of another: the table has as many names as it takes before it grows. */
+TEST(sweep__closes_gaps_anywhere)
+{
+    enum { NAMES = LEAST / 4 * 3 };
+    const struct atom *atom[NAMES];
+    for (uint64_t round = 0; round < 100; round++) {
         struct names *names = names_new();
         for (uint64_t i = 0; i < NAMES; i++)
-            atom[i] = hold(names, "n", i);
-        for (uint64_t i = which; i < NAMES; i += 3)
+            atom[i] = hold(names, "n", round * NAMES + i);
+        for (uint64_t i = round % 3; i < NAMES; i += 3)
             atom_unref(atom[i]);
         names_sweep(names, ALL);
         assert_int_equal(names_count(names), NAMES - NAMES / 3);
         for (uint64_t i = 0; i < NAMES; i++) {
-            if (i % 3 == which)
+            if (i % 3 == round % 3)
                 continue;
-            assert_ptr_equal(hold(names, "n", i), atom[i]);
-            atom_unref(atom[i]);
+            assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
             atom_unref(atom[i]);
         }
         names_free(names);
+    }
+}
+
+/* A table grows by a half when three quarters are used, and shrinks when a third is not. */
+NAMES_TEST(bytes__follow_the_names)
+{
+    enum { NAMES = 1024, LEFT = 100, ATOM = 27 };
+    static const struct atom *atom[NAMES];
+    const size_t empty = names_bytes(names);
+
+    assert_in_range(empty, LEAST * sizeof(void *) + 1, 2 * LEAST * sizeof(void *));
+    assert_int_equal(empty % sizeof(void *), 0);
+    for (uint64_t i = 0; i < NAMES; i++) { /* each of the same length */
+        atom[i] = hold(names, "n", 1000000000 + i);
+        assert_int_equal(offsetof(struct atom, text) + atom[i]->len + 1, ATOM + 1);
+    }
+    /* 64, 96, 144, 216, 324, 486, 729, 1093, 1639 */
+    assert_int_equal(names_bytes(names) - empty,
+                     NAMES * (ATOM + 1) + (1639 - LEAST) * sizeof(void *));
+    for (uint64_t i = LEFT; i < NAMES; i++)
+        atom_unref(atom[i]);
+    sweep_all(names);
+    assert_int_equal(names_count(names), LEFT);
+    /* 1093, 729, 486, 324, 216 */
+    assert_int_equal(names_bytes(names) - empty,
+                     LEFT * (ATOM + 1) + (216 - LEAST) * sizeof(void *));
+    for (uint64_t i = 0; i < LEFT; i++)
+        atom_unref(atom[i]);
+}
+
+/* Eight slots of the old table are moved with each new name, and some more with the first. */
+NAMES_TEST(growing__takes_as_many_names_as_an_eighth_of_the_slots)
+{
+    enum { MORE = 32 / 8 };
+    static const unsigned slots[] = {64, 96, 144, 216, 324, 486, 729, 1093};
+
+    for (size_t i = 0; i + 1 < ARRAY_LEN(slots); i++) {
+        const unsigned full = slots[i] * 3 / 4;
+        const unsigned moved = full + slots[i] / 8;
+        intern_some(names, 0, full);
+        assert_int_equal(slots_of(names), slots[i]);
+        intern_some(names, 0, moved - MORE);
+        intern_some(names, 0, full); /* known names move nothing */
+        assert_int_equal(slots_of(names), slots[i] + slots[i + 1]);
+        intern_some(names, 0, moved + 2);
+        assert_int_equal(slots_of(names), slots[i + 1]);
+    }
+}
+
+/* At each step of moving the names, around the end of the old table, too. */
+TEST(growing__finds_names_in_both_tables)
+{
+    enum { NAMES = LEAST / 4 * 3, MORE = 10 };
+    const struct atom *atom[NAMES + MORE];
+    for (unsigned round = 0; round < 20; round++) {
+        struct names *names = names_new();
+        unsigned number = round << 16;
+        for (unsigned i = 0; i < NAMES + MORE; i++) {
+            atom[i] = i < 10 ? hold_at(names, LEAST - 1 - round % 3, &number)
+                             : hold(names, "more", round * NAMES + i);
+            for (unsigned j = 0; j <= i; j++)
+                assert_ptr_equal(names_find(names, atom_text(atom[j])), atom[j]);
+            assert_null(names_find(names, TEXT("none")));
+        }
+        for (unsigned i = 0; i < NAMES + MORE; i++) {
+            assert_ptr_equal(names_intern(names, atom_text(atom[i])), atom[i]);
+            atom_unref(atom[i]);
+        }
+        assert_int_equal(names_count(names), NAMES + MORE);
+        names_free(names);
+    }
+}
+
+/* Whether the sweep ends before, in or after the old table: nothing is lost or passed over. */
+TEST(growing__goes_on_with_sweeps)
+{
+    enum { NAMES = LEAST / 4 * 3 + 1, LOOKS = 2 * LEAST };
+    const struct atom *atom[NAMES];
+    for (size_t looks = 0; looks < LOOKS; looks++) {
+        struct names *names = names_new();
+        for (uint64_t i = 0; i < NAMES; i++) {
+            names_sweep(names, 0); /* so that the next one has four looks for the last name only */
+            atom[i] = hold(names, "n", looks * NAMES + i);
+        }
+        for (uint64_t i = looks % 3; i < NAMES; i += 3)
+            atom_unref(atom[i]);
+        names_sweep(names, looks);
+        assert_in_range(names_count(names), NAMES - (NAMES + 2) / 3, NAMES);
+        for (uint64_t i = 0; i < NAMES; i++) {
+            if (i % 3 != looks % 3)
+                assert_ptr_equal(names_intern(names, atom_text(atom[i])), atom[i]);
+        }
+        names_sweep(names, ALL);
+        for (uint64_t i = 0; i < NAMES; i++) {
+            if (i % 3 == looks % 3)
+                continue;
+            assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
+            atom_unref(atom[i]);
+        }
+        names_sweep(names, ALL);
+        assert_int_equal(names_count(names), 0);
+        names_free(names);
+    }
+}
+
+/* Each look at the old table ends with a name, too. */
+NAMES_TEST(growing__moves_one_name_with_each_look)
+{
+    enum { FULL = LEAST / 4 * 3 };
+    const struct atom *atom[FULL + 1];
+    unsigned number = 0;
+    for (size_t i = 0; i < FULL; i++) /* in slots from 1 on, and in the last one */
+        atom[i] = hold_at(names, i < FULL - 1 ? i + 1 : LEAST - 1, &number);
+    names_sweep(names, 0);
+    atom[FULL] = hold_at(names, 0, &number);
+    names_sweep(names, FULL - 1 - 4); /* four more for the last name */
+    assert_int_equal(slots_of(names), 64 + 96);
+    names_sweep(names, 1); /* at free slots */
+    assert_int_equal(slots_of(names), 64 + 96);
+    names_sweep(names, 1);
+    assert_int_equal(slots_of(names), 96);
+    for (size_t i = 0; i <= FULL; i++)
+        atom_unref(atom[i]);
+}
+
+/*
+ * So that those in the last slots are looked at, however often the table changes; and the sweep of
+ * a whole table in the midst of it ends where it began, too.
+ */
+NAMES_TEST(growing__leaves_a_sweep_where_it_is)
+{
+    enum { FULL = LEAST / 4 * 3, NAMES = FULL + 5 };
+    const struct atom *atom[NAMES];
+    unsigned number = 0;
+    for (size_t i = 0; i < FULL; i++)
+        atom[i] = hold_at(names, i < FULL - 1 ? i + 1 : LEAST - 1, &number);
+    names_sweep(names, 0); /* ends where it began, at the first slot */
+    names_sweep(names, 20);
+    for (size_t i = FULL; i < NAMES; i++)
+        atom[i] = hold_at(names, 0, &number);
+    assert_int_equal(slots_of(names), 64 + 96);
+    names_sweep(names, ALL);
+    assert_int_equal(slots_of(names), 96);
+    atom_unref(atom[10]);
+    atom_unref(atom[20]);
+    names_sweep(names, 3);
+    assert_int_equal(names_count(names), NAMES - 1);
+    assert_ptr_equal(names_find(names, atom_text(atom[10])), atom[10]);
+    for (size_t i = 0; i < NAMES; i++) {
+        if (i != 10 && i != 20)
+            atom_unref(atom[i]);
     }
 }
 
@@ -356,32 +602,137 @@ NAMES_TEST(churn__names_and_bytes_stay_bounded)
         assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
         atom_unref(atom[i]);
     }
-    for (int i = 0; i < 4; i++)
-        names_sweep(names, ALL);
+    sweep_all(names);
     assert_int_equal(names_count(names), 0);
     assert_int_equal(names_bytes(names), empty);
 }
 
-/* Buckets are divided and joined one by one, so every size between is tried. */
+/* As many as are referenced, at most, even if all are let go one after the other. */
+NAMES_TEST(sweep__keeps_pace_with_names_that_go)
+{
+    enum { NAMES = 20000 };
+    static const struct atom *atom[NAMES];
+    for (uint64_t i = 0; i < NAMES; i++) {
+        atom[i] = hold(names, "n", i);
+        names_sweep(names, 0);
+    }
+    for (uint64_t i = 0; i < NAMES; i++) {
+        atom_unref(atom[i]);
+        names_let_go(names, 1);
+        names_sweep(names, 0);
+        assert_in_range(names_count(names), NAMES - i - 1, 2 * (NAMES - i - 1) + 64);
+    }
+}
+
+/* In the midst of all of the table's sizes, too. */
 NAMES_TEST(shrinking__loses_no_name)
 {
     enum { NAMES = 3000 };
     static const struct atom *atom[NAMES];
+    const size_t empty = names_bytes(names);
     for (uint64_t i = 0; i < NAMES; i++)
         atom[i] = hold(names, "n", i);
-    const size_t full = names_bytes(names);
     for (uint64_t gone = 0; gone < NAMES; gone++) {
         atom_unref(atom[gone]);
         names_let_go(names, 1);
-        names_sweep(names, gone % 3 == 0 ? ALL : 0);
-        if (gone % 97 != 0)
+        names_sweep(names, gone % 3 == 0 ? 10 : 0);
+        if (gone % 37 != 0)
             continue;
         for (uint64_t i = gone + 1; i < NAMES; i++)
             assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
     }
-    names_sweep(names, ALL);
+    sweep_all(names);
     assert_int_equal(names_count(names), 0);
-    assert_true(names_bytes(names) < full / 50);
+    assert_int_equal(names_bytes(names), empty);
+}
+
+/* A table shrinks when less than a third is used, by a third, and with few looks at a time. */
+NAMES_TEST(shrinking__begins_after_a_sweep)
+{
+    enum { NAMES = 73 }; /* one more than three quarters of 96 slots */
+    const struct atom *atom[NAMES];
+    unsigned number = 0;
+    for (size_t i = 0; i < NAMES; i++)
+        atom[i] = hold_at(names, i % LEAST, &number);
+    names_sweep(names, 0);
+    assert_int_equal(slots_of(names), 144);
+    for (size_t i = 48; i < NAMES; i++)
+        atom_unref(atom[i]);
+    names_sweep(names, ALL);
+    assert_int_equal(slots_of(names), 144);
+    atom_unref(atom[47]);
+    names_sweep(names, ALL);
+    assert_int_equal(names_count(names), 47);
+    assert_int_equal(slots_of(names), 144 + 96);
+    names_sweep(names, 0);
+    names_sweep(names, 10);
+    assert_int_equal(slots_of(names), 144 + 96);
+    for (size_t i = 0; i < 47; i++) {
+        assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
+        atom_unref(atom[i]);
+    }
+    names_sweep(names, ALL); /* of both tables */
+    assert_int_equal(names_count(names), 0);
+    assert_int_equal(slots_of(names), 96 + 64);
+    names_sweep(names, ALL);
+    assert_int_equal(slots_of(names), 64);
+}
+
+/* New names never fill the smaller table before those of the larger one are in it. */
+TEST(shrinking__may_change_into_growing)
+{
+    enum { MOST = 400 };
+    static const struct atom *atom[MOST];
+    for (unsigned most = 49; most < MOST; most++) {
+        struct names *names = names_new();
+        names_reserve(names, most);
+        const size_t slots = slots_of(names);
+        const unsigned left = (unsigned)(slots - 1) / 3;
+        for (unsigned i = 0; i < left; i++)
+            atom[i] = hold(names, "GPU", 10000000 + i); /* 12 bytes */
+        names_sweep(names, 0);
+        assert_true(slots_of(names) > slots);
+        intern_some(names, 0, most);
+        assert_int_equal(names_count(names), left + most);
+        for (unsigned i = 0; i < left; i++) {
+            assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
+            atom_unref(atom[i]);
+        }
+        names_free(names);
+    }
+}
+
+/* Names that come, go and are swept at random, while the table grows and shrinks. */
+NAMES_TEST(names__are_found_while_they_are_held)
+{
+    enum { NAMES = 600, STEPS = 60000, WAVE = 4000 };
+    static const struct atom *atom[NAMES];
+    uint64_t seed = 7;
+    size_t held = 0;
+    for (unsigned step = 0; step < STEPS; step++) {
+        const size_t i = draw_below(&seed, NAMES);
+        const bool grows = step / WAVE % 2 == 0;
+        if (atom[i] != NULL && draw_below(&seed, grows ? 8 : 2) == 0) {
+            assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
+            atom_unref(atom[i]);
+            atom[i] = NULL;
+            held--;
+        } else if (atom[i] == NULL && draw_below(&seed, grows ? 2 : 8) == 0) {
+            atom[i] = hold(names, "n", i + NAMES * (step / WAVE));
+            held++;
+        }
+        if (draw_below(&seed, 8) == 0)
+            names_sweep(names, draw_below(&seed, 20));
+        if (step % 500 == 0) {
+            names_sweep(names, ALL);
+            assert_int_equal(names_count(names), held);
+        }
+    }
+    for (size_t i = 0; i < NAMES; i++) {
+        if (atom[i] != NULL)
+            assert_ptr_equal(names_find(names, atom_text(atom[i])), atom[i]);
+        atom_unref(atom[i]);
+    }
 }
 
 TEST(atoms__outlive_their_table_while_held)
