@@ -226,7 +226,7 @@ static const struct change **batch_givers(const struct batch *batch, size_t *out
     return gives;
 }
 
-/* The published reservations take the places of their offers. */
+/* Once readers see the reservations, they take the places of their offers. */
 static void end_offers(const struct batch *batch)
 {
     must(batch->app->waiting_pods != NULL);
@@ -265,20 +265,24 @@ bool batch_end(struct batch *batch)
     }
     /*
      * Readers see a grant before it is on disk, so that filter stops offering the room, but a
-     * release only afterwards: a failed COMMIT would take offered room back.
+     * release only afterwards: a failed COMMIT would take offered room back. That holds back a
+     * grant on the same node, too.
      */
     const struct change **give = batch_givers(batch, &gives);
     if (gives < batch->n_changes)
         view_publish(batch->app->view, ledger_publish(batch->ledger, give, gives));
     xfree(give);
-    end_offers(batch);
+    if (gives == 0)
+        end_offers(batch);
     if (!batch_commit(batch)) {
         batch_undo(batch);
         return false;
     }
     batch->open = false;
-    if (gives > 0)
+    if (gives > 0) {
         batch_publish(batch->app, batch->ledger);
+        end_offers(batch);
+    }
     /* After the publication, so that woken readers find the change in the snapshot. */
     commits_post(batch->app->commits, store_newest(batch->app->store));
     return true;

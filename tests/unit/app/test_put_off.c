@@ -317,6 +317,37 @@ APP_TEST(reservation__ends_the_offer)
     assert_string_equal(fixture_error(call), "");
 }
 
+static uint32_t reserved_at_commit;
+static uint32_t offers_at_commit;
+
+static int commit_and_look(void *ctx, struct err *err)
+{
+    struct app_fixture *fixture = ctx;
+
+    reserved_at_commit = fixture_reserved(fixture, "n1");
+    offers_at_commit = offers(fixture);
+    return fixture->real_store.commit(fixture->real_store.ctx, err);
+}
+
+/* Room is published once it is on disk, so readers see its node as it was, without the grant. */
+APP_TEST(reservation__keeps_the_offer_until_readers_see_its_node)
+{
+    fixture_bound_pod(fixture, "b", "300", "n1");
+    fixture_run(fixture);
+    fixture_show_pod(fixture, "a", "300");
+    assert_says(fixture_filter(fixture, "a", "n1"), "\"n1\"");
+    fixture->app.store_ops.commit = commit_and_look;
+    fixture_delete_pod(fixture, "b");
+    hear(fixture);
+    (void)fixture_bind_begin(fixture, "a", "n1");
+    (void)step(fixture);
+    assert_int_equal(reserved_at_commit, 0);
+    assert_int_equal(offers_at_commit, 1);
+    assert_int_equal(fixture_reserved(fixture, "n1"), 300);
+    assert_int_equal(offers(fixture), 0);
+    fixture_run(fixture);
+}
+
 /* Calls wait for each of these, and an unknown outcome is no success. */
 APP_TEST(put_off__has_no_outcome_but_bound)
 {
