@@ -133,6 +133,14 @@ static void waiting_pod_become(struct waiting_pods *waiting_pods, struct waiting
     must(waiting_pods->n_waiting <= waiting_pods->by_uid.count);
 }
 
+/* The place of the offer does not count as taken any more. */
+static void drop_place(struct waiting_pods *waiting_pods, struct waiting_pod *pod)
+{
+    must(pod->offer.stands || pod->offer.count == 0);
+    offers_drop(&waiting_pods->offers, pod->offer.first, pod->offer.count);
+    pod->offer.count = 0;
+}
+
 /*
  * Removes a pod from the list of offers by age, with its entries in struct offers. Advances fresh,
  * so that waiting_pods_mark_late() never reads a freed entry.
@@ -141,8 +149,7 @@ static void withdraw_offer(struct waiting_pods *waiting_pods, struct waiting_pod
 {
     if (!pod->offer.stands)
         return;
-    offers_drop(&waiting_pods->offers, pod->offer.first, pod->offer.count);
-    pod->offer.count = 0;
+    drop_place(waiting_pods, pod);
     must(waiting_pods->oldest != NULL && waiting_pods->newest != NULL);
     if (waiting_pods->fresh == pod)
         waiting_pods->fresh = pod->offer.newer;
@@ -613,7 +620,7 @@ void waiting_pods_fits(struct waiting_pods *waiting_pods, struct text uid)
     struct waiting_pod *pod = map_find(&waiting_pods->by_uid, uid);
     if (pod != NULL) {
         waiting_pod_become(waiting_pods, pod, WAITING_POD_IDLE);
-        withdraw_offer(waiting_pods, pod);
+        drop_place(waiting_pods, pod); /* stays in the list by age: it is the first to be evicted */
     }
     mutex_unlock(&waiting_pods->lock);
 }

@@ -328,6 +328,20 @@ SCENE_TEST(offers__make_room_for_refusals)
     assert_int_equal(waiting_pods_count(scene->waiting_pods), WAITING_MAX);
 }
 
+/* Such a pod does not wait, and the watch will show it bound. */
+SCENE_TEST(pods_with_a_reservation__make_room_for_refusals)
+{
+    struct waiting found;
+    CLEANUP(arena_done) struct arena arena;
+
+    arena_init(&arena);
+    make_offer(scene, "reserved", 0);
+    waiting_pods_fits(scene->waiting_pods, TEXT("reserved"));
+    fill(scene, 1, true);
+    assert_true(waiting_pods_find(scene->waiting_pods, TEXT("pod-16383"), &arena, &found));
+    assert_false(waiting_pods_overflowed(scene->waiting_pods, WAITING_MAX));
+}
+
 /* The table is full of requests for whole GPUs; the one not remembered asked for less. */
 SCENE_TEST(full_table__is_woken_by_any_room_until_all_asked_again)
 {
