@@ -672,12 +672,14 @@ static void webhooks_filter(struct question *question)
  */
 static void webhooks_prioritize(struct question *question)
 {
-    CLEANUP(snapshot_unrefp) const struct snapshot *snapshot = take_snapshot(question);
+    CLEANUP(snapshot_unrefp)
+    const struct snapshot *snapshot =
+        question->verdict == REQUEST_OK ? take_snapshot(question) : NULL;
     struct app *app = question->app;
     uint8_t *score = arena_array(&question->scratch->arena, question->args.n_names + 1, 1);
     struct strbuf body;
 
-    if (question->verdict == REQUEST_OK && snapshot != NULL) {
+    if (snapshot != NULL) {
         const struct text uid = text_of(question->args.pod.uid);
         set_rules(question, snapshot);
         const struct filter_question asked = {
