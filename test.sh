@@ -348,6 +348,7 @@ begin_beside() { # NAME COMMAND...
     local name=$1 log=build/beside.log
     shift
     mkdir -p build
+    rm -f build/beside.seconds
     set -m
     (
         renice -n 19 -p $BASHPID >/dev/null
@@ -359,7 +360,7 @@ begin_beside() { # NAME COMMAND...
     ) >$log 2>&1 </dev/null &
     BESIDE=$!
     set +m
-    trap 'kill -- -$BESIDE 2>/dev/null' EXIT
+    trap 'kill -INT -- -$BESIDE 2>/dev/null' EXIT # as Ctrl-C does, so that it removes its files
     printf '\n==== %s begins, beside the next step\n' "$name"
 }
 
@@ -370,7 +371,7 @@ end_beside() { # NAME
     trap - EXIT
     printf '\n==== %s\n' "$1"
     cat build/beside.log
-    count_step "$1" $rc "$(cat build/beside.seconds)" build/beside.log
+    count_step "$1" $rc "$(cat build/beside.seconds || echo 0)" build/beside.log
 }
 
 must_be_one_of() { # word what name...: else there is no such thing
