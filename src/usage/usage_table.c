@@ -132,17 +132,16 @@ static bool is_key(const char *key)
     return key != NULL && key[0] != '\0' && strlen(key) < PUBLIC_KEY_TEXT_BYTES;
 }
 
-/* A new key resets the number: the agent was reinstalled and counts anew. NULL: no key. */
+/* A new key resets the number: the agent was reinstalled and counts anew. "": no key. */
 static void set_key(struct usage_node *node, const char *key)
 {
-    const size_t len = key != NULL ? strlen(key) : 0;
+    const size_t len = strlen(key);
 
     must(len < sizeof node->key);
-    if (strcmp(node->key, key != NULL ? key : "") == 0)
+    if (strcmp(node->key, key) == 0)
         return;
     memset(node->key, 0, sizeof node->key);
-    if (key != NULL)
-        memcpy(node->key, key, len);
+    memcpy(node->key, key, len);
     node->number = 0;
 }
 
@@ -172,7 +171,7 @@ static void clear_key(struct usage_table *table, const char *name) REQUIRES(tabl
 
     if (node == NULL)
         return;
-    set_key(node, NULL);
+    set_key(node, "");
     node->list = table->list;
     if (node->measured != NULL)
         return;
