@@ -620,7 +620,7 @@ void waiting_pods_fits(struct waiting_pods *waiting_pods, struct text uid)
     struct waiting_pod *pod = map_find(&waiting_pods->by_uid, uid);
     if (pod != NULL) {
         waiting_pod_become(waiting_pods, pod, WAITING_POD_IDLE);
-        drop_place(waiting_pods, pod); /* stays in the list by age: it is the first to be evicted */
+        drop_place(waiting_pods, pod); /* stays in the list by age, so it can be evicted */
     }
     mutex_unlock(&waiting_pods->lock);
 }
