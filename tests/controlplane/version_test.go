@@ -165,7 +165,7 @@ func (f *fixture) volumes(count int) {
 		volume := fmt.Sprintf("volume-%s-%d", f.space, i)
 		f.must(f.api.Create("/api/v1/persistentvolumes", object{"metadata": object{"name": volume},
 			"spec": object{"capacity": object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteOnce"},
-				"storageClassName": volumeClass, "hostPath": object{"path": "/tmp"}}}))
+				"storageClassName": volumeClass, "hostPath": object{"path": "/nowhere"}}}))
 		f.must(f.api.Merge("/api/v1/persistentvolumes/"+volume+"/status",
 			object{"status": object{"phase": "Available"}}))
 		f.Cleanup(func() { _ = f.api.Delete("/api/v1/persistentvolumes/"+volume, 0) })

@@ -9,7 +9,7 @@ import (
 // NVIDIA_VISIBLE_DEVICES with this value and are never started. It returns how many were created, and why others were
 // not.
 func (n *RealNode) CreateContainers(uid, prefix string, count int, visible string) (created int, refusals []string, err error) {
-	text, err := Run(nodeProgram("cri-client"), "--socket", n.socket, "--pod", uid, "--image", Image,
+	text, err := Run(nodeProgram("cri-client"), "--socket", n.socket, "--pod", uid, "--image", Image, "--logs", n.LogsDir,
 		"--prefix", prefix, "--count", fmt.Sprint(count), "--variable", visible)
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		outcome, rest, _ := strings.Cut(line, " ")

@@ -356,12 +356,15 @@ func (n *RealNode) StartKubelet() error {
 	if err := n.runKubelet(); err != nil {
 		return err
 	}
-	return Until(Patience, func() (bool, string) {
+	ended := ""
+	err := Until(Patience, func() (bool, string) {
 		if !n.kubelet.Running() {
 			/* containerd answers before its CRI plugin does; kubelet ends then, and a service manager starts it again */
-			if strings.Contains(n.kubelet.Tail(1), "server is not initialized") {
-				_ = n.runKubelet()
+			if last := n.kubelet.Tail(1); !strings.Contains(last, "server is not initialized") {
+				ended = last
+				return true, ""
 			}
+			_ = n.runKubelet()
 			return false, "kubelet ended"
 		}
 		node, err := n.cluster.Admin.Get(NodePath(n.Name))
@@ -375,6 +378,10 @@ func (n *RealNode) StartKubelet() error {
 		}
 		return false, "the node has no Ready condition"
 	})
+	if ended != "" {
+		return fmt.Errorf("kubelet ended: %s", ended) /* nothing starts it again: no test waits for it */
+	}
+	return err
 }
 
 // Advertise adds our resource to the node's capacity, as an operator would by hand, and waits until kubelet

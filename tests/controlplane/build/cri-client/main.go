@@ -30,6 +30,7 @@ type creator struct {
 	sandbox  *cri.PodSandbox
 	image    string
 	variable string
+	logs     string
 }
 
 // find returns the one sandbox of the pod that runs.
@@ -46,7 +47,9 @@ func find(ctx context.Context, runtime cri.RuntimeServiceClient, uid string) (*c
 	return answer.GetItems()[0], nil
 }
 
-// create asks for a container as kubelet does, with the variable NVIDIA_VISIBLE_DEVICES.
+// create asks for a container as kubelet does, with the variable NVIDIA_VISIBLE_DEVICES. The folder of its logs must be
+// told: when kubelet removes a container, it removes all files whose path begins with that of its log, so for one without
+// a log those of the folder in which kubelet runs.
 func (c *creator) create(ctx context.Context, name string) error {
 	pod := c.sandbox.GetMetadata()
 	config := &cri.ContainerConfig{
@@ -61,7 +64,8 @@ func (c *creator) create(ctx context.Context, name string) error {
 	}
 	_, err := c.runtime.CreateContainer(ctx, &cri.CreateContainerRequest{PodSandboxId: c.sandbox.GetId(), Config: config,
 		SandboxConfig: &cri.PodSandboxConfig{Metadata: pod, Labels: c.sandbox.GetLabels(),
-			Annotations: c.sandbox.GetAnnotations(), Linux: &cri.LinuxPodSandboxConfig{}}})
+			LogDirectory: filepath.Join(c.logs, pod.GetNamespace()+"_"+pod.GetName()+"_"+pod.GetUid()),
+			Annotations:  c.sandbox.GetAnnotations(), Linux: &cri.LinuxPodSandboxConfig{}}})
 	return err
 }
 
@@ -93,11 +97,12 @@ func main() {
 	prefix := flag.String("prefix", "many", "with what the names of the containers begin")
 	count := flag.Int("count", 1, "how many containers")
 	limit := flag.Duration("timeout", 2*time.Minute, "for all of them")
+	flag.StringVar(&c.logs, "logs", "", "kubelet's podLogsDir")
 	flag.StringVar(&c.image, "image", "", "their image, which the runtime has")
 	flag.StringVar(&c.variable, "variable", "", "their NVIDIA_VISIBLE_DEVICES")
 	flag.Parse()
-	if *socket == "" || *uid == "" || c.image == "" || flag.NArg() > 0 {
-		fmt.Fprintln(os.Stderr, "usage: cri-client --socket PATH --pod UID --image IMAGE [--variable GPUS] "+
+	if *socket == "" || *uid == "" || c.image == "" || c.logs == "" || flag.NArg() > 0 {
+		fmt.Fprintln(os.Stderr, "usage: cri-client --socket PATH --pod UID --image IMAGE --logs DIR [--variable GPUS] "+
 			"[--prefix NAME] [--count N] [--timeout TIME]")
 		os.Exit(2)
 	}
