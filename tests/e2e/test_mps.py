@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -31,10 +32,17 @@ def other(number):
 class Node(test_node.Node):
     """The node of test_node.py with two GPUs, and MPS on both."""
 
-    def run(self, *flags, mps="on", control=CONTROL, shm="/dev/shm"):
+    def control(self):
+        """The stand-in, by this interpreter and without its packages: three starts of it count against the agent's five seconds."""
+        program = self.home / "nvidia-cuda-mps-control"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E {CONTROL} "$@"\n')
+        program.chmod(0o755)
+        return program
+
+    def run(self, *flags, mps="on", control=None, shm="/dev/shm"):
         self.driver("")
         (self.home / "fake").mkdir(exist_ok=True)
-        self.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--mps", mps, "--mps-control", control,
+        self.start("--nvml", harness.TESTS / "libnvidia-ml.so.1", "--mps", mps, "--mps-control", control or self.control(),
                    "--mps-dir", self.home / "mps", "--mps-shm", shm, "--mps-look-s", "1", "--inventory-s", "1", *flags,
                    env={"FAKE_NVML": str(self.home / "driver"), "FAKE_MPS": str(self.home / "fake")})
 
