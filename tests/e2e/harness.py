@@ -109,6 +109,11 @@ def is_race_test():
     return b"__tsan_init" in (BIN / "milligpud").read_bytes()
 
 
+def is_sanitized():
+    """Are the programs built with a sanitizer, which makes them many times slower?"""
+    return is_race_test() or b"__asan_init" in (BIN / "milligpud").read_bytes()
+
+
 def wall_clock(folder, ahead_s):
     """The wall clock of a program that starts with the variables returned is ahead by so much, until the next call."""
     (folder / "ahead.next").write_text(str(ahead_s))

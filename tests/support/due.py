@@ -1,12 +1,12 @@
-"""What is due in this run: what has changed since it was last tried, and in turn a fifth of everything else.
+"""What is due in this run: what has changed since it was last tried, and in turn a tenth of everything else.
 
 A record is a committed file with a line for each thing that was tried and passed: a digest of what it was then, and its
 name. Whatever has no line, or another digest, has changed and is due; without a record, everything is. So no run needs
 to know which commit came before it, and a shallow clone or an unpacked archive will do.
 
 A record says nothing of what a thing depends on beyond its digest, and a person could write a wrong line. Therefore
-each run also takes a fifth of all things, chosen by their names and by the turn: a number that grows with each day and
-each commit (MILLIGPU_TURN sets it). After five turns, all of them were tried.
+each run also takes a tenth of all things, chosen by their names and by the turn: a number that grows with each day and
+each commit (MILLIGPU_TURN sets it). After ten turns, all of them were tried.
 
 Run as a program, this prints the turn.
 """
@@ -20,7 +20,7 @@ import time
 from typing import Dict, NamedTuple, Set
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = 5
+PARTS = 10
 DAY_S = 86400
 LINE = re.compile(r"([0-9a-f]{16}) (\S.*)")
 

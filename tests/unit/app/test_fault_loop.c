@@ -13,6 +13,7 @@
 #include "milligpu/sync/outbox.h"
 
 #include "support/core_fixture.h"
+#include "support/points.h"
 #include "support/store_checks.h"
 #include "support/test.h"
 #include "support/valid.h"
@@ -328,13 +329,15 @@ struct points {
 
 static void try_points(struct points points)
 {
+    enum { SAMPLED = 3 };
+    const uint32_t step = are_points_sampled() ? SAMPLED : 1;
     struct fixture_fault fault = points.fault;
 
     for (int i = 0; i < 2; i++) {
         uint32_t runs = 1;
         fault.lasting = i == 1;
         for (fault.nth = 1; run(&fault, ":memory:"); runs++)
-            if ((fault.nth += fault.lasting ? points.lasting : points.once) > CALLS_MAX)
+            if ((fault.nth += step * (fault.lasting ? points.lasting : points.once)) > CALLS_MAX)
                 fail_msg("%s: there is no end of it", which);
         if (fault.nth <= points.least)
             fail_msg("%s: only %u calls could fail", which, fault.nth - 1);

@@ -181,13 +181,17 @@ static bool cut(uint32_t version, const char *form, uint64_t n, enum disk_loss l
 
 /*
  * The oldest ledger goes through every step, so it is cut at every change. Younger ones go through
- * the later of these steps once more: after their beginning every fifth will do.
+ * the later of these steps once more: after their beginning every fifth will do, and under a
+ * sanitizer they have no beginning.
  */
 static uint64_t after(uint32_t version, uint64_t n)
 {
     enum { BEGINNING = 20, SOME = 5 };
-    const uint64_t next = point_after(n);
-    return version == 1 || n < BEGINNING || next - n > SOME ? next : n + SOME;
+    if (version == 1)
+        return point_after(n);
+    if (are_points_sampled())
+        return n + POINTS_STEP;
+    return n + (n < BEGINNING ? 1 : SOME);
 }
 
 static void cut_everywhere(enum disk_loss loss)
