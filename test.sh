@@ -86,7 +86,10 @@ step_asan() {
     if [ ${#LEFT_OUT[@]} -gt 0 ]; then
         echo "left out, since they are long: ${LEFT_OUT[*]} (./test.sh asan runs all)"
     fi
-    check asan -LE 'never|crash' -E "$(one_of "${LEFT_OUT[@]}" $(left_to_the_other_build 0))" -j "$WAITING_JOBS"
+    local others
+    others=$(left_to_the_other_build 0)
+    [ -z "$others" ] || echo "left to tsan in this turn:" $others
+    check asan -LE 'never|crash' -E "$(one_of "${LEFT_OUT[@]}" $others)" -j "$WAITING_JOBS"
 }
 
 # clang warns about other mistakes than gcc, and clang-tidy reads what has changed.
@@ -176,8 +179,10 @@ step_model() {
 # Only code with threads can race (WITHOUT_THREADS in tests/CMakeLists.txt); the loops over the disk have none.
 step_tsan() {
     build tsan tests-threads tests-e2e
-    check tsan -L 'threads|e2e' -E "^e2e\.($ONE_THING)$|$(one_of "${STORE_LOOPS[@]}" $(left_to_the_other_build 1))" \
-        -j "$WAITING_JOBS"
+    local others
+    others=$(left_to_the_other_build 1)
+    [ -z "$others" ] || echo "left to asan in this turn:" $others
+    check tsan -L 'threads|e2e' -E "^e2e\.($ONE_THING)$|$(one_of "${STORE_LOOPS[@]}" $others)" -j "$WAITING_JOBS"
 }
 
 # With Helm, if the step controlplane has built it.

@@ -1,12 +1,13 @@
 """What CI tries is what has changed and, in turn, everything: the records of due.py, and their use by clang and mutation.
 
 A wrong choice would pass in silence, so it is tried here on samples: a mutant of a changed function is chosen, one that
-survives fails the run, and so does a listed one that does not exist. The steps and stories of test.sh are those that the
-documents list.
+survives fails the run, and so does a listed one that does not exist. In each turn, the builds with sanitizers share all tests
+of whole programs. The steps and stories of test.sh are those that the documents list.
 """
 
 import argparse
 import re
+import subprocess
 import sys
 import tempfile
 from importlib.machinery import SourceFileLoader
@@ -166,6 +167,24 @@ def check_clang() -> None:
     want("clang-tidy's record names files", known and all(re.fullmatch(r"src/\S+\.c", path) for path in known))
 
 
+def check_sharing() -> None:
+    """What each of the two builds leaves to the other one when all steps run."""
+    code = re.search(r"^ONE_THING=.*?^}\n", (ROOT / "test.sh").read_text(), re.MULTILINE | re.DOTALL)[0]
+    both = set(re.search(r"^ONE_THING='(.*)'$", code, re.MULTILINE)[1].split("|")) | {re.search(r"^RACES=(.*)$", code, re.MULTILINE)[1]}
+    tests = {path.stem.removeprefix("test_") for path in (ROOT / "tests/e2e").glob("test_*.*")}
+    want("the e2e tests that are not shared exist", both < tests)
+    turns = []
+    for number in range(2):
+        asan, tsan = (set(subprocess.run(
+            ["bash", "-euc", f"turn() {{ echo {number}; }}\nE2E_BY_TURN=true\n{code}\nleft_to_the_other_build {build}"],
+            cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout.split()) for build in range(2))
+        want("each build runs what the other one leaves to it", not asan & tsan)
+        want("all others are shared, in halves", asan | tsan == {f"e2e.{name}" for name in tests - both} and
+             abs(len(asan) - len(tsan)) < 2)
+        turns.append((asan, tsan))
+    want("in the next turn, it is the other way round", turns[0] == turns[1][::-1])
+
+
 def listed(text: str, name: str) -> List[str]:
     return re.search(rf"^{name}=\((.*)\)$", text, re.MULTILINE).group(1).split()
 
@@ -187,6 +206,6 @@ def check_documents() -> None:
         want(f"the story {name} can be run", there)
 
 
-for check in (check_select, check_record, check_places, check_run, check_clang, check_documents):
+for check in (check_select, check_record, check_places, check_run, check_clang, check_sharing, check_documents):
     check()
     print(f"{check.__name__} passed")
