@@ -59,10 +59,10 @@ void labels_unref(const struct labels *labels)
 {
     if (labels == NULL)
         return;
+    must(labels->count > 0); /* first: without our reference, another thread may free them */
     const unsigned before =
         atomic_fetch_sub_explicit(labels_refs_of(labels), 1, memory_order_acq_rel);
     must(before > 0);
-    must(labels->count > 0);
     if (before > 1)
         return;
     for (uint32_t i = 0; i < labels->count; i++)

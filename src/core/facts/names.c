@@ -478,10 +478,10 @@ const struct name_set *name_set_hold(struct name_set *take_set, const struct nam
 
 void name_set_unref(const struct name_set *set)
 {
+    must(set->count > 0); /* first: without our reference, another thread may free it */
     const unsigned before =
         atomic_fetch_sub_explicit(name_set_refs_of(set), 1, memory_order_acq_rel);
     must(before > 0);
-    must(set->count > 0);
     if (before > 1)
         return;
     for (uint32_t i = 0; i < set->count; i++)

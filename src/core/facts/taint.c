@@ -128,10 +128,11 @@ void taints_unref(const struct taints *taints)
 {
     if (taints == NULL)
         return;
+    /* First: without our reference, another thread may free them. */
+    must(taints->facts.n_taints == 0 || taints->facts.taint != NULL);
     const unsigned before =
         atomic_fetch_sub_explicit(taints_refs_of(taints), 1, memory_order_acq_rel);
     must(before > 0);
-    must(taints->facts.n_taints == 0 || taints->facts.taint != NULL);
     if (before == 1)
         xfree((void *)(uintptr_t)taints);
 }
