@@ -65,8 +65,8 @@ RACES=load
 # If all steps run, the two builds with sanitizers share the other tests of whole programs: each has every second one, by turn.
 left_to_the_other_build() { # 0|1: a build
     local name n
-    n=$(turn)
     $E2E_BY_TURN || return 0
+    n=$(turn)
     for name in tests/e2e/test_*; do
         name=${name##*/test_}
         name=${name%.*}
@@ -147,8 +147,7 @@ step_release() {
 }
 
 # The tests that let the disk fail at every point, and those in which calls fail. Under a sanitizer, they take some of the points.
-STORE_LOOPS=(unit.store.{faults,heal,migrating})
-LOOPS=("${STORE_LOOPS[@]}" unit.app.fault_loop)
+LOOPS=(unit.store.{faults,heal,migrating} unit.app.fault_loop)
 
 # Is the ledger always right? Fixed seeds (of those beyond the first, half in each turn), kill -9, power loss, every
 # point at which the disk may fail. Fresh seeds are left to tests/sim/run: about one in ten thousand finds something, and
@@ -176,13 +175,13 @@ step_model() {
     docs/model/run
 }
 
-# Only code with threads can race (WITHOUT_THREADS in tests/CMakeLists.txt); the loops over the disk have none.
+# Only code with threads can race (WITHOUT_THREADS in tests/CMakeLists.txt); the loops have none.
 step_tsan() {
     build tsan tests-threads tests-e2e
     local others
     others=$(left_to_the_other_build 1)
     [ -z "$others" ] || echo "left to asan in this turn:" $others
-    check tsan -L 'threads|e2e' -E "^e2e\.($ONE_THING)$|$(one_of "${STORE_LOOPS[@]}" $others)" -j "$WAITING_JOBS"
+    check tsan -L 'threads|e2e' -E "^e2e\.($ONE_THING)$|$(one_of "${LOOPS[@]}" $others)" -j "$WAITING_JOBS"
 }
 
 # With Helm, if the step controlplane has built it.
@@ -439,7 +438,7 @@ main() {
                 run_step controlplane step_controlplane
                 end_beside mutation
                 ;;
-            true:packages | false:packages) # with Python; the turn is that of the first day, past midnight, too
+            *:packages) # with Python; the turn is that of the first day, past midnight, too
                 run_step packages step_packages
                 MILLIGPU_TURN=$(turn) && export MILLIGPU_TURN
                 ;;

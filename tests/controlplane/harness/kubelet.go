@@ -356,12 +356,12 @@ func (n *RealNode) StartKubelet() error {
 	if err := n.runKubelet(); err != nil {
 		return err
 	}
-	ended := ""
+	var ended error
 	err := Until(Patience, func() (bool, string) {
 		if !n.kubelet.Running() {
 			/* containerd answers before its CRI plugin does; kubelet ends then, and a service manager starts it again */
 			if last := n.kubelet.Tail(1); !strings.Contains(last, "server is not initialized") {
-				ended = last
+				ended = fmt.Errorf("kubelet ended: %s", last) /* nothing starts it again: no test waits for it */
 				return true, ""
 			}
 			_ = n.runKubelet()
@@ -378,8 +378,8 @@ func (n *RealNode) StartKubelet() error {
 		}
 		return false, "the node has no Ready condition"
 	})
-	if ended != "" {
-		return fmt.Errorf("kubelet ended: %s", ended) /* nothing starts it again: no test waits for it */
+	if ended != nil {
+		return ended
 	}
 	return err
 }
