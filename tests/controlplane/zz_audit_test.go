@@ -4,7 +4,22 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"milligpu.io/tests/controlplane/harness"
 )
+
+func TestALineOfTheAuditLogThatIsBeingWrittenIsLeftOut(t *testing.T) {
+	const line = `{"requestReceivedTimestamp":"2026-11-29T16:35:36.690053Z","verb":"get","responseStatus":{"code":403}}` + "\n"
+	for n := range len(line) {
+		audit, err := harness.ReadAudit(strings.NewReader(line + line[:n]))
+		if err != nil || len(audit) != 1 || audit[0].Verb != "get" || audit[0].Code != http.StatusForbidden {
+			t.Fatalf("a line and %q: %v, %v", line[:n], audit, err)
+		}
+	}
+	if audit, err := harness.ReadAudit(strings.NewReader(line[9:])); err == nil {
+		t.Errorf("a line that is no JSON is %v", audit)
+	}
+}
 
 /* The file's name makes this test run last, so that it covers the requests of all others. */
 
