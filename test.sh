@@ -149,14 +149,14 @@ step_release() {
 # The tests that let the disk fail at every point, and those in which calls fail. Under a sanitizer, they take some of the points.
 LOOPS=(unit.store.{faults,heal,migrating} unit.app.fault_loop)
 
-# Is the ledger always right? Fixed seeds (of those beyond the first, half in each turn), kill -9, power loss, every
+# Is the ledger always right? Fixed seeds (of those beyond the first, a quarter in each turn), kill -9, power loss, every
 # point at which the disk may fail. Fresh seeds are left to tests/sim/run: about one in ten thousand finds something, and
 # seldom a fault of the commit that CI looks at.
 step_trust() {
     build fast simulate power milligpud fake_api crash_ledger "${LOOPS[@]}"
     check fast -R "^(sim\.seeds|sim\.twice|crash|power)|$(one_of "${LOOPS[@]}")"
-    local halves=(182-590 591-1000)
-    tests/sim/run --seeds "${halves[$(turn) % 2]}" --jobs "$JOBS"
+    local quarters=(182-386 387-590 591-795 796-1000)
+    tests/sim/run --seeds "${quarters[$(turn) % 4]}" --jobs "$JOBS"
 }
 
 # 90 s of fresh inputs.
