@@ -46,7 +46,7 @@ static void add_up(struct namespace_sums *sums, const struct snapshot *snapshot)
             const struct allocation *allocation = node->allocation[i];
             uint64_t milli = 0;
             for (uint32_t k = 0; k < allocation->n_charges; k++)
-                milli += allocation->charge[k].milli;
+                milli += allocation_charge(allocation, k).milli;
             if (milli > 0) /* pods with whole GPUs of the other resource have no charge */
                 namespace_sum_of(sums, allocation->facts.namespace)->milli += milli;
         }

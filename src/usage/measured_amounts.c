@@ -78,10 +78,11 @@ static void add_pod(struct measured_amounts *amounts)
     const struct allocation *allocation = amounts->allocation;
 
     for (uint32_t i = 0; i < amounts->n_charges; i++)
-        for (uint32_t k = 0; k < allocation->n_charges; k++)
-            if (node_gpu(amounts->node, atom_text(allocation->charge[k].gpu)) ==
-                amounts->charge[i].gpu)
-                add_charge(amounts, &allocation->charge[k], &amounts->charge[i]);
+        for (uint32_t k = 0; k < allocation->n_charges; k++) {
+            const struct charge charge = allocation_charge(allocation, k);
+            if (node_gpu(amounts->node, atom_text(charge.gpu)) == amounts->charge[i].gpu)
+                add_charge(amounts, &charge, &amounts->charge[i]);
+        }
     amounts->n_charges = 0;
 }
 

@@ -71,10 +71,10 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
     for (uint32_t i = 0; i < shown->node->n_allocations; i++) {
         const struct allocation *allocation = shown->node->allocation[i];
         for (uint32_t k = 0; !shown->leaves[i] && k < allocation->n_charges; k++) {
-            if (!is_named(shown->node, gpu, allocation->charge[k].gpu))
+            if (!is_named(shown->node, gpu, allocation_charge(allocation, k).gpu))
                 continue;
-            milli += allocation->charge[k].milli;
-            mib += allocation->charge[k].mib;
+            milli += allocation_charge(allocation, k).milli;
+            mib += allocation_charge(allocation, k).mib;
         }
     }
     out->free_milli = less(gpu->milli, milli);

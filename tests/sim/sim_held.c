@@ -362,7 +362,7 @@ static const struct model_gpu *told_of(const struct model_node *node, const char
 static bool has_share_on(const struct allocation *allocation, const char *id)
 {
     for (uint32_t i = 0; i < allocation->n_charges; i++)
-        if (strcmp(allocation->charge[i].gpu->text, id) == 0)
+        if (strcmp(allocation_charge(allocation, i).gpu->text, id) == 0)
             return true;
     return false;
 }

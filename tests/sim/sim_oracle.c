@@ -455,9 +455,9 @@ static uint32_t charged(const struct node *node, const struct allocation *alloca
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
-        const struct text id = atom_text(allocation->charge[i].gpu);
+        const struct text id = atom_text(allocation_charge(allocation, i).gpu);
         if (text_eq(id, atom_text(gpu->id)) || (alias != NULL && text_is(id, alias)))
-            sum += allocation->charge[i].milli;
+            sum += allocation_charge(allocation, i).milli;
     }
     return sum;
 }
@@ -527,10 +527,11 @@ static void oracle_held(const struct sim *sim, const struct model_pod *pod,
                           share->gpu);
     }
     for (uint32_t i = 0; i < held->n_charges; i++)
-        if (held->charge[i].milli != model_charge(pod, held->charge[i].gpu->text))
+        if (allocation_charge(held, i).milli !=
+            model_charge(pod, allocation_charge(held, i).gpu->text))
             sim_violation(sim, "p%u is charged %u milli of %s, its peak is %u", pod->name,
-                          held->charge[i].milli, held->charge[i].gpu->text,
-                          model_charge(pod, held->charge[i].gpu->text));
+                          allocation_charge(held, i).milli, allocation_charge(held, i).gpu->text,
+                          model_charge(pod, allocation_charge(held, i).gpu->text));
 }
 
 static void oracle_once(const struct sim *sim, const struct snapshot *snapshot,

@@ -484,7 +484,7 @@ static void see_on(struct table *table)
     const struct allocation *pod = next_pod(table);
 
     for (uint32_t i = 0; i < pod->n_charges; i++)
-        ledger_table_say(table, pod->charge[i].gpu->text);
+        ledger_table_say(table, allocation_charge(pod, i).gpu->text);
 }
 
 static void note_kind(void *user, const struct drift *drift)

@@ -3,7 +3,7 @@
 static void add_place(struct strbuf *out, const struct allocation *pod, const struct node *node)
 {
     for (uint32_t i = 0; i < pod->n_charges; i++) {
-        const struct gpu *gpu = node_gpu(node, atom_text(pod->charge[i].gpu));
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation_charge(pod, i).gpu));
         must(gpu != NULL);
         strbuf_printf(out, "%s%s/%d", i > 0 ? "," : " ", node->name->text, gpu->index);
     }

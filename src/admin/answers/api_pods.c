@@ -59,7 +59,7 @@ static bool holds_model(const struct allocation *allocation, const struct node *
                         const struct model_filter *models)
 {
     for (uint32_t i = 0; i < allocation->n_charges && models->given; i++) {
-        const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation_charge(allocation, i).gpu));
         must(gpu != NULL); /* a node lists every GPU that is charged */
         if (api_model_taken(models, gpu->model))
             return true;

@@ -94,15 +94,15 @@ static void add_charges(struct usage_sum *sum, const struct node *node,
     const struct allocation_facts *facts = &allocation->facts;
 
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
-        const struct charge *charge = &allocation->charge[i];
-        const struct gpu *gpu = node_gpu(node, atom_text(charge->gpu));
+        const struct charge charge = allocation_charge(allocation, i);
+        const struct gpu *gpu = node_gpu(node, atom_text(charge.gpu));
         must(gpu != NULL); /* a node lists every GPU that is charged */
         if (!api_model_taken(&sum->models, gpu->model))
             continue;
         struct usage_row *row = row_of(sum, facts->namespace, gpu->model);
         count_pod(sum, row, allocation);
-        usage_add_charge(&row->usage, charge, facts->state);
-        usage_add_charge(&sum->total, charge, facts->state);
+        usage_add_charge(&row->usage, &charge, facts->state);
+        usage_add_charge(&sum->total, &charge, facts->state);
         add_touch(sum, (uint32_t)(gpu - node->gpu), row);
     }
 }

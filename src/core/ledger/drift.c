@@ -131,7 +131,7 @@ static int64_t mixed_since(const struct node *node, const struct gpu *gpu)
         const struct allocation *pod = node->allocation[i];
         bool on = pod->facts.held_gpus > 0;
         for (uint32_t k = 0; k < pod->n_charges && !on; k++)
-            on = node_gpu(node, atom_text(pod->charge[k].gpu)) == gpu;
+            on = node_gpu(node, atom_text(allocation_charge(pod, k).gpu)) == gpu;
         const int64_t came = came_ms(&pod->facts);
         since = on && came > since ? came : since;
     }
@@ -197,7 +197,7 @@ static void of_health(struct report *report, const struct allocation *allocation
     must(report->text.len == 0);
     must(allocation->facts.node == node->name);
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
-        const struct gpu *gpu = node_gpu(node, atom_text(allocation->charge[i].gpu));
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation_charge(allocation, i).gpu));
         must(gpu != NULL); /* a node lists all GPUs charged on it */
         if ((gpu->flags & (GPU_UNHEALTHY | GPU_ABSENT)) != GPU_UNHEALTHY)
             continue;

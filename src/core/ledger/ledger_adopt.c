@@ -249,10 +249,10 @@ static bool ledger_adopt_within(const struct draft *draft, const struct allocati
 {
     must(allocation->n_charges > 0);
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
-        const struct charge *charge = &allocation->charge[i];
-        const struct gpu *gpu = draft_gpu(draft, charge->gpu->text);
+        const struct charge charge = allocation_charge(allocation, i);
+        const struct gpu *gpu = draft_gpu(draft, charge.gpu->text);
         must(gpu != NULL);
-        if (!ledger_adopt_has_room(gpu, charge))
+        if (!ledger_adopt_has_room(gpu, &charge))
             return false;
     }
     return true;

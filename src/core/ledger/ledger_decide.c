@@ -311,7 +311,7 @@ static enum verdict decide_version(const struct ledger *ledger, const struct com
 static void must_fit(const struct node *node, const struct allocation *granted)
 {
     for (uint32_t i = 0; i < granted->n_charges; i++) {
-        const struct gpu *gpu = node_gpu(node, atom_text(granted->charge[i].gpu));
+        const struct gpu *gpu = node_gpu(node, atom_text(allocation_charge(granted, i).gpu));
         must(gpu != NULL);
         must(gpu->used_milli + gpu->reserved_milli <= gpu->milli);
         must(gpu->mib == 0 || gpu->used_mib <= gpu->mib);

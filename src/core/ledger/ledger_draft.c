@@ -100,7 +100,7 @@ static bool ledger_draft_charge_by(const struct allocation *const *allocation, u
 
     for (uint32_t i = 0; i < allocations; i++)
         for (uint32_t k = 0; k < allocation[i]->n_charges; k++)
-            if (allocation[i]->charge[k].gpu == id)
+            if (allocation_charge(allocation[i], k).gpu == id)
                 return true;
     return false;
 }
@@ -124,7 +124,7 @@ static bool charge_by_alias(const struct allocation *const *allocation, uint32_t
         return false;
     for (uint32_t i = 0; i < allocations; i++)
         for (uint32_t k = 0; k < allocation[i]->n_charges; k++)
-            if (gpu_alias_is(gpu, node, atom_text(allocation[i]->charge[k].gpu)))
+            if (gpu_alias_is(gpu, node, atom_text(allocation_charge(allocation[i], k).gpu)))
                 return true;
     return false;
 }
@@ -641,8 +641,8 @@ static bool left_with(const struct draft *draft, const struct allocation *before
     if (before == NULL || before->facts.node_uid == draft->build.uid)
         return false;
     for (uint32_t i = 0; i < before->n_charges; i++)
-        if (before->charge[i].gpu == gpu->id ||
-            gpu_alias_is(gpu, draft->build.name, atom_text(before->charge[i].gpu)))
+        if (allocation_charge(before, i).gpu == gpu->id ||
+            gpu_alias_is(gpu, draft->build.name, atom_text(allocation_charge(before, i).gpu)))
             return true;
     return false;
 }

@@ -184,20 +184,37 @@ static const char *lay_down(char **at, const char *text)
     return here;
 }
 
-/* Block layout: the allocation, its shares, room for as many charges, the strings. */
+/* The number of GPUs, which is that of charges. */
+static uint32_t gpus_of_shares(const struct allocation_facts *facts)
+{
+    uint32_t gpus = 0;
+
+    for (uint32_t i = 0; i < facts->n_shares; i++) {
+        uint32_t before = 0;
+        while (facts->share[before].gpu != facts->share[i].gpu)
+            before++;
+        gpus += before == i;
+    }
+    must(gpus <= facts->n_shares);
+    return gpus;
+}
+
+/* Block layout: the allocation, its shares, the charges that are no shares, the strings. */
 struct allocation *allocation_new(const struct allocation_facts *facts)
 {
     must(facts->uid != NULL && facts->node != NULL);
     must(facts->n_shares <= PARTS_MAX);
     must_debug(allocation_fault(facts) == NULL);
 
+    const uint32_t gpus = gpus_of_shares(facts);
+    const uint32_t kept = gpus < facts->n_shares ? gpus : 0; /* charges */
     const size_t share_bytes = facts->n_shares * sizeof(struct share);
-    const size_t charge_bytes = facts->n_shares * sizeof(struct charge);
+    const size_t charge_bytes = kept * sizeof(struct charge);
     const size_t bytes = sizeof(struct allocation) + share_bytes + charge_bytes + text_bytes(facts);
     struct allocation *made = xmalloc(bytes);
     struct share *share = (struct share *)(made + 1);
     struct charge *charge = (struct charge *)(share + facts->n_shares);
-    char *text = (char *)(charge + facts->n_shares);
+    char *text = (char *)(charge + kept);
 
     made->facts = *facts;
     (void)atom_ref(facts->node);
@@ -215,8 +232,9 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     /* Before the charges: charge_of() needs shares in order of start. */
     sort_by_life(share, facts->n_shares);
     made->facts.share = share;
-    made->charge = charge;
-    made->n_charges = allocation_charges(&made->facts, charge);
+    made->n_charges = gpus;
+    if (kept > 0)
+        must(allocation_charges(&made->facts, charge) == kept);
     atomic_init(&made->refs, 1);
     return made;
 }
@@ -256,7 +274,7 @@ uint32_t allocation_milli(const struct allocation *allocation)
 {
     uint32_t milli = 0;
     for (uint32_t i = 0; i < allocation->n_charges; i++)
-        milli = allocation_sum(milli, allocation->charge[i].milli);
+        milli = allocation_sum(milli, allocation_charge(allocation, i).milli);
     must(allocation->n_charges == 0 || milli > 0);
     return milli;
 }
@@ -308,11 +326,11 @@ static bool charges_fit(const struct allocation *allocation)
     must(allocation->n_charges <= PARTS_MAX);
     if (allocation_charges(&allocation->facts, charge) != allocation->n_charges)
         return false;
-    for (uint32_t i = 0; i < allocation->n_charges; i++)
-        if (charge[i].gpu != allocation->charge[i].gpu ||
-            charge[i].milli != allocation->charge[i].milli ||
-            charge[i].mib != allocation->charge[i].mib)
+    for (uint32_t i = 0; i < allocation->n_charges; i++) {
+        const struct charge is = allocation_charge(allocation, i);
+        if (is.gpu != charge[i].gpu || is.milli != charge[i].milli || is.mib != charge[i].mib)
             return false;
+    }
     return true;
 }
 

@@ -122,8 +122,8 @@ static uint32_t count_strangers(const struct node_build *build, const struct all
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < allocation->n_charges; i++)
-        count += gpu_of_charge(build->gpu, build->n_gpus, build->name, allocation->charge[i].gpu) ==
-                 NULL;
+        count += gpu_of_charge(build->gpu, build->n_gpus, build->name,
+                               allocation_charge(allocation, i).gpu) == NULL;
     must(count <= allocation->n_charges);
     return count;
 }
@@ -272,21 +272,21 @@ static void count_charge(struct gpu *gpu)
  * A charge on a GPU that is not listed adds an absent GPU of unknown size: charges are never
  * dropped.
  */
-static void add_charge(struct node *node, const struct charge *charge, enum allocation_state state)
+static void add_charge(struct node *node, struct charge charge, enum allocation_state state)
 {
-    struct gpu *gpu = charged_gpu(node, charge->gpu);
+    struct gpu *gpu = charged_gpu(node, charge.gpu);
     if (gpu == NULL) {
-        const struct gpu stranger = {.id = charge->gpu, .model = &no_model, .numa = -1};
+        const struct gpu stranger = {.id = charge.gpu, .model = &no_model, .numa = -1};
         gpu = &node->gpu[node->n_gpus];
         node_add_gpu(node, &stranger, GPU_ABSENT);
     }
-    must(gpu != NULL && charge->milli > 0);
+    must(gpu != NULL && charge.milli > 0);
 
     if (state == STATE_RESERVED)
-        gpu->reserved_milli = node_sum(gpu->reserved_milli, charge->milli);
+        gpu->reserved_milli = node_sum(gpu->reserved_milli, charge.milli);
     else
-        gpu->used_milli = node_sum(gpu->used_milli, charge->milli);
-    gpu->used_mib = node_sum(gpu->used_mib, charge->mib);
+        gpu->used_milli = node_sum(gpu->used_milli, charge.milli);
+    gpu->used_mib = node_sum(gpu->used_mib, charge.mib);
     count_charge(gpu);
 }
 
@@ -299,7 +299,7 @@ static void node_add_charges(struct node *node)
         node->held_gpus = node_sum(node->held_gpus, allocation->facts.held_gpus);
         node->unplaced_milli = node_sum(node->unplaced_milli, allocation->facts.unplaced_milli);
         for (uint32_t k = 0; k < allocation->n_charges; k++)
-            add_charge(node, &allocation->charge[k], allocation->facts.state);
+            add_charge(node, allocation_charge(allocation, k), allocation->facts.state);
     }
 }
 
@@ -816,13 +816,13 @@ static struct gpu node_recount(const struct node *node, const struct gpu *gpu)
     for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         for (uint32_t k = 0; k < allocation->n_charges; k++) {
-            const struct charge *charge = &allocation->charge[k];
-            if (node_find_gpu(node->gpu, node->n_gpus, node->name, charge->gpu) != gpu)
+            const struct charge charge = allocation_charge(allocation, k);
+            if (node_find_gpu(node->gpu, node->n_gpus, node->name, charge.gpu) != gpu)
                 continue;
             const bool reserved = allocation->facts.state == STATE_RESERVED;
-            fresh.reserved_milli = node_sum(fresh.reserved_milli, reserved ? charge->milli : 0);
-            fresh.used_milli = node_sum(fresh.used_milli, reserved ? 0 : charge->milli);
-            fresh.used_mib = node_sum(fresh.used_mib, charge->mib);
+            fresh.reserved_milli = node_sum(fresh.reserved_milli, reserved ? charge.milli : 0);
+            fresh.used_milli = node_sum(fresh.used_milli, reserved ? 0 : charge.milli);
+            fresh.used_mib = node_sum(fresh.used_mib, charge.mib);
             count_charge(&fresh);
         }
     }
@@ -889,7 +889,8 @@ static const char *node_broken_allocation(const struct node *node, uint32_t i)
     if (i > 0 && strcmp(node->allocation[i - 1]->facts.uid, allocation->facts.uid) >= 0)
         return "it stands in the wrong place, or twice";
     for (uint32_t k = 0; k < allocation->n_charges; k++)
-        if (node_find_gpu(node->gpu, node->n_gpus, node->name, allocation->charge[k].gpu) == NULL)
+        if (node_find_gpu(node->gpu, node->n_gpus, node->name,
+                          allocation_charge(allocation, k).gpu) == NULL)
             return "it holds a GPU that its node does not have";
     return allocation_unsound(allocation);
 }

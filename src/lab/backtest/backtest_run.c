@@ -232,7 +232,7 @@ static void backtest_note_place(struct backtest_sim *sim, uint32_t pod, const st
     must(granted->n_charges <= GPUS_PER_NODE_MAX);
     for (uint32_t i = 0; i < node->n_gpus; i++)
         for (uint32_t c = 0; c < granted->n_charges; c++)
-            if (granted->charge[c].gpu == node->gpu[i].id)
+            if (allocation_charge(granted, c).gpu == node->gpu[i].id)
                 strbuf_printf(&gpus, "%s%u", gpus.len > 0 ? "|" : "", node->gpu[i].index);
     sim->result->placement[pod] = (struct backtest_placement){
         .node = arena_copy(arena, atom_text(node->name)),

@@ -102,7 +102,7 @@ static int charge_differs(const struct allocation *should, uint32_t i, struct er
     return err_set(err, ERR_CORRUPT,
                    "the ledger is corrupt: the charge of allocation %s on GPU %s is not what its "
                    "shares come to",
-                   wrong, should->charge[i].gpu->text);
+                   wrong, allocation_charge(should, i).gpu->text);
 }
 
 /* The rows of one allocation come by GPU. */
@@ -120,12 +120,12 @@ static int check_charge(struct charges_seen *seen, struct row *row, struct err *
     must(seen->count < should->n_charges);
     /* Reads every column, also after a difference. */
     const struct text gpu = text_of(row_text(row));
-    while (i < should->n_charges && !text_eq(atom_text(should->charge[i].gpu), gpu))
+    while (i < should->n_charges && !text_eq(atom_text(allocation_charge(should, i).gpu), gpu))
         i++;
     bool same = i < should->n_charges && seen->at[i] < 0;
     i = same ? i : seen->count;
-    same &= row_number(row, 1, UINT32_MAX) == should->charge[i].milli;
-    same &= row_number(row, 0, UINT32_MAX) == should->charge[i].mib;
+    same &= row_number(row, 1, UINT32_MAX) == allocation_charge(should, i).milli;
+    same &= row_number(row, 0, UINT32_MAX) == allocation_charge(should, i).mib;
     same &= text_is(atom_text(should->facts.node), row_text(row));
     same &= (row_number(row, 0, 1) != 0) == (should->facts.state != STATE_RELEASED);
     seen->at[i] = (int32_t)row_number(row, 0, PARTS_MAX - 1);
@@ -144,7 +144,7 @@ static int check_charge_order(const struct charges_seen *seen, struct err *err)
         must(seen->at[i - 1] >= 0 && seen->at[i] >= 0);
         if (seen->at[i - 1] > seen->at[i] ||
             (seen->at[i - 1] == seen->at[i] &&
-             atom_cmp(should->charge[i - 1].gpu, should->charge[i].gpu) >= 0))
+             atom_cmp(allocation_charge(should, i - 1).gpu, allocation_charge(should, i).gpu) >= 0))
             return charge_differs(should, i - 1, err);
     }
     return 0;

@@ -22,7 +22,8 @@ int64_t past_bytes_of(const struct allocation *allocation)
     for (uint32_t i = 0; i < facts->n_shares; i++)
         bytes += SHARE_BYTES + strlen(facts->share[i].container) + facts->share[i].gpu->len;
     for (uint32_t i = 0; i < allocation->n_charges; i++)
-        bytes += CHARGE_BYTES + 2 * (size_t)allocation->charge[i].gpu->len + facts->node->len;
+        bytes +=
+            CHARGE_BYTES + 2 * (size_t)allocation_charge(allocation, i).gpu->len + facts->node->len;
     must(bytes > 0 && bytes < INT64_MAX);
     return (int64_t)bytes;
 }

@@ -206,16 +206,16 @@ static int write_add_charges(struct store *store, int64_t id, const struct alloc
 
     must(allocation->n_charges <= allocation->facts.n_shares);
     for (uint32_t i = 0; failed == 0 && i < allocation->n_charges; i++) {
-        const struct charge *charge = &allocation->charge[i];
+        const struct charge charge = allocation_charge(allocation, i);
         struct bind bind = bind_start(store->stmt[ST_CHARGE_ADD]);
         bind_number(&bind, id);
         bind_number(&bind, i);
         bind_text(&bind, allocation->facts.node->text);
-        bind_text(&bind, charge->gpu->text);
-        bind_number(&bind, charge->milli);
-        bind_number(&bind, charge->mib);
+        bind_text(&bind, charge.gpu->text);
+        bind_number(&bind, charge.milli);
+        bind_number(&bind, charge.mib);
         bind_number(&bind, allocation->facts.state != STATE_RELEASED);
-        failed = run_one(&bind, "charge of", charge->gpu->text, err);
+        failed = run_one(&bind, "charge of", charge.gpu->text, err);
     }
     return failed;
 }

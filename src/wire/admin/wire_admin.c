@@ -315,17 +315,17 @@ static void put_holders(struct json_writer *json, const struct node *node, const
     for (uint32_t i = 0; i < node->n_allocations; i++) {
         const struct allocation *allocation = node->allocation[i];
         for (uint32_t k = 0; k < allocation->n_charges; k++) {
-            const struct charge *charge = &allocation->charge[k];
-            if (node_gpu(node, atom_text(charge->gpu)) != gpu)
+            const struct charge charge = allocation_charge(allocation, k);
+            if (node_gpu(node, atom_text(charge.gpu)) != gpu)
                 continue;
-            must(charge->milli > 0);
+            must(charge.milli > 0);
             json_write_object(json);
             json_write_member(json, "uid", allocation->facts.uid);
             json_write_member(json, "namespace", allocation->facts.namespace);
             json_write_member(json, "name", allocation->facts.name);
             json_write_member(json, "state", allocation_state_name(allocation->facts.state));
-            put_u64(json, "milli", charge->milli);
-            put_u64(json, "mib", charge->mib);
+            put_u64(json, "milli", charge.milli);
+            put_u64(json, "mib", charge.mib);
             json_write_object_end(json);
         }
     }
@@ -503,10 +503,10 @@ static void admin_charges(struct json_writer *json, const struct allocation *all
     json_write_key(json, "charges");
     json_write_array(json);
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
-        const struct charge *charge = &allocation->charge[i];
+        const struct charge charge = allocation_charge(allocation, i);
         json_write_object(json);
-        admin_put_place(json, node, charge->gpu);
-        put_amount(json, charge->milli, charge->mib);
+        admin_put_place(json, node, charge.gpu);
+        put_amount(json, charge.milli, charge.mib);
         json_write_object_end(json);
     }
     json_write_array_end(json);

@@ -10,7 +10,7 @@
  * names.
  *
  * Invariants:
- *   1. charges equal the result of allocation_charges() for the shares: milli and MiB per GPU.
+ *   1. Charges are what the shares come to on each GPU, in milli and MiB.
  *   2. A container has at most one share of one GPU; no share is empty.
  *   3. A granted allocation has shares or held GPUs, and nothing unplaced. An adopted pod was bound
  *      without a Binding of ours, so its allocation may hold anything.
@@ -82,9 +82,21 @@ struct allocation_facts {
 struct allocation {
     atomic_uint refs;
     uint32_t n_charges;
-    struct allocation_facts facts; /* its strings and shares are in the same block */
-    struct charge *charge;
+    struct allocation_facts facts; /* its strings, shares and charges are in the same block */
 };
+
+/*
+ * One of n_charges, one for each GPU in order of the shares. Where each share is of another GPU, a
+ * share is the charge; other charges follow the shares.
+ */
+static inline struct charge allocation_charge(const struct allocation *allocation, uint32_t i)
+{
+    const struct share *share = allocation->facts.share;
+
+    if (allocation->n_charges < allocation->facts.n_shares)
+        return ((const struct charge *)(share + allocation->facts.n_shares))[i];
+    return (struct charge){share[i].gpu, share[i].milli, share[i].mib};
+}
 
 /* Returns the invariant that outside facts violate; NULL if none. */
 const char *allocation_fault(const struct allocation_facts *facts);

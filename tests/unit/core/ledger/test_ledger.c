@@ -538,16 +538,15 @@ CORE_TEST(check__names_each_wrong_word_in_memory)
     struct allocation *b = (struct allocation *)(uintptr_t)node->allocation[1];
     struct gpu *gpu = &node->gpu[0];
     struct share *share = (struct share *)(uintptr_t)&a->facts.share[0];
-    uint16_t order = 9;
-    uint16_t absent = GPU_ABSENT;
-    uint16_t duplicate = GPU_DUPLICATE;
-    uint16_t over = GPU_OVER;
+    struct share *alone = (struct share *)(uintptr_t)&b->facts.share[0];
+    struct charge *charge = (struct charge *)(share + a->facts.n_shares);
+    assert_true(a->n_charges < a->facts.n_shares);
+    uint16_t order = 9, absent = GPU_ABSENT, duplicate = GPU_DUPLICATE, over = GPU_OVER;
     uint32_t small = 7, none = 0; /* for counts: a larger one would read past the memory */
     uint32_t large = 1001;
     bool yes = true;
     char uid = 'c';
-    enum allocation_state released = STATE_RELEASED;
-    enum allocation_state bound = STATE_BOUND;
+    enum allocation_state released = STATE_RELEASED, bound = STATE_BOUND;
     enum allocation_origin observed = ORIGIN_ADOPTED;
     const struct atom *other = ledger_node(core->ledger, TEXT("n2"))->name;
 
@@ -570,8 +569,10 @@ CORE_TEST(check__names_each_wrong_word_in_memory)
         {&node->unplaced_milli, &small, sizeof small, "unplaced milli"},
         {&node->free_milli, &small, sizeof small, "free milli"},
         {&node->name, &other, sizeof other, "another node"},
-        {&a->charge[0].milli, &small, sizeof small, "what its shares come to"},
-        {&a->charge[0].mib, &small, sizeof small, "what its shares come to"},
+        {&charge->milli, &small, sizeof small, "what its shares come to"},
+        {&charge->mib, &small, sizeof small, "what its shares come to"},
+        {&alone->milli, &large, sizeof large, "used milli"},
+        {&alone->mib, &small, sizeof small, "used MiB"},
         {&a->n_charges, &none, sizeof none, "pod"},
         {&share->milli, &large, sizeof large, "what its shares come to"},
         {&share->order, &order, sizeof order, "order of their lives"},

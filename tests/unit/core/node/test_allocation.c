@@ -83,8 +83,8 @@ TEST(charge__is_the_peak_over_the_life_of_the_pod)
         const struct allocation *made = allocation_of(shares, count);
         assert_null(allocation_unsound(made));
         assert_int_equal(made->n_charges, 1);
-        assert_int_equal(made->charge[0].milli, step[i].peak);
-        assert_int_equal(made->charge[0].mib, step[i].peak * 80);
+        assert_int_equal(allocation_charge(made, 0).milli, step[i].peak);
+        assert_int_equal(allocation_charge(made, 0).mib, step[i].peak * 80);
         assert_int_equal(allocation_milli(made), step[i].peak);
         allocation_unref(made);
     }
@@ -97,8 +97,8 @@ TEST(charge__peaks_in_milli_and_mib_separately)
     shares[0].mib = 100;
     shares[1].mib = 900;
     const struct allocation *made = allocation_of(shares, 2);
-    assert_int_equal(made->charge[0].milli, 700);
-    assert_int_equal(made->charge[0].mib, 900);
+    assert_int_equal(allocation_charge(made, 0).milli, 700);
+    assert_int_equal(allocation_charge(made, 0).mib, 900);
     allocation_unref(made);
 }
 
@@ -108,11 +108,31 @@ TEST(charge__is_one_for_each_gpu)
                                    share("b", 1, "GPU-b", 200), share("b", 1, "GPU-a", 100)};
     const struct allocation *made = allocation_of(shares, 4);
     assert_int_equal(made->n_charges, 2);
-    assert_ptr_equal(made->charge[0].gpu, atom("GPU-b"));
-    assert_int_equal(made->charge[0].milli, 500);
-    assert_ptr_equal(made->charge[1].gpu, atom("GPU-a"));
-    assert_int_equal(made->charge[1].milli, 400);
+    assert_ptr_equal(allocation_charge(made, 0).gpu, atom("GPU-b"));
+    assert_int_equal(allocation_charge(made, 0).milli, 500);
+    assert_ptr_equal(allocation_charge(made, 1).gpu, atom("GPU-a"));
+    assert_int_equal(allocation_charge(made, 1).milli, 400);
     assert_int_equal(allocation_milli(made), 900);
+    allocation_unref(made);
+}
+
+TEST(charge__is_kept_only_where_it_is_no_share)
+{
+    struct share shares[] = {share("a", 0, "GPU-b", 300), share("b", 1, "GPU-a", 200)};
+    const struct allocation *made = allocation_of(shares, 2);
+    assert_int_equal(made->n_charges, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_ptr_equal(allocation_charge(made, i).gpu, shares[i].gpu);
+        assert_int_equal(allocation_charge(made, i).milli, shares[i].milli);
+        assert_int_equal(allocation_charge(made, i).mib, shares[i].mib);
+    }
+    assert_ptr_equal(made->facts.uid, made->facts.share + 2);
+    allocation_unref(made);
+
+    shares[1].gpu = shares[0].gpu;
+    made = allocation_of(shares, 2);
+    assert_int_equal(made->n_charges, 1);
+    assert_ptr_equal(made->facts.uid, (const struct charge *)(made->facts.share + 2) + 1);
     allocation_unref(made);
 }
 
@@ -126,7 +146,7 @@ TEST(allocation__sorts_shares_by_start_order)
     assert_null(allocation_unsound(made));
     assert_string_equal(made->facts.share[0].container, "c0");
     assert_string_equal(made->facts.share[2].container, "c2");
-    assert_int_equal(made->charge[0].milli, 700);
+    assert_int_equal(allocation_charge(made, 0).milli, 700);
     allocation_unref(made);
 }
 
@@ -161,9 +181,9 @@ TEST(charge__saturates_at_absurd_amounts)
     struct allocation_facts facts = facts_of(shares, 3);
     facts.origin = ORIGIN_ADOPTED;
     const struct allocation *made = allocation_new(&facts);
-    assert_int_equal(made->charge[0].milli, UINT32_MAX);
-    assert_int_equal(made->charge[0].mib, UINT32_MAX);
-    assert_int_equal(made->charge[1].mib, UINT32_MAX - 1);
+    assert_int_equal(allocation_charge(made, 0).milli, UINT32_MAX);
+    assert_int_equal(allocation_charge(made, 0).mib, UINT32_MAX);
+    assert_int_equal(allocation_charge(made, 1).mib, UINT32_MAX - 1);
     assert_int_equal(allocation_milli(made), UINT32_MAX);
     allocation_unref(made);
 }
@@ -238,11 +258,12 @@ TEST(allocation__accepts_parts_max_shares)
 
 TEST(allocation_unsound__names_wrong_charges)
 {
-    const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-b", 300)};
+    const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300)};
     const struct allocation_facts facts = facts_of(shares, 2);
     struct allocation *made = allocation_new(&facts);
     assert_null(allocation_unsound(made));
-    made->charge[1].milli++;
+    struct charge *charge = (struct charge *)(uintptr_t)(made->facts.share + 2);
+    charge->milli++;
     assert_string_equal(allocation_unsound(made), "its charges are not what its shares come to");
     made->facts.node = NULL;
     assert_string_equal(allocation_unsound(made), "an allocation on no node");
