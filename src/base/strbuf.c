@@ -84,7 +84,9 @@ void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
 
 void strbuf_char(struct strbuf *buf, char c)
 {
-    strbuf_add(buf, &c, 1);
+    strbuf_make_room(buf, 1);
+    buf->data[buf->len++] = c;
+    buf->data[buf->len] = '\0';
 }
 
 void strbuf_str(struct strbuf *buf, const char *text)
