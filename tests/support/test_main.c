@@ -1,10 +1,28 @@
 /* The main() of a program whose tests register themselves. */
 #include <errno.h>
 #include <fnmatch.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/single_threaded.h>
 
 #include "support/test.h"
+
+#ifdef __SANITIZE_THREAD__
+static const bool has_own_thread = true; /* of the sanitizer */
+#else
+static const bool has_own_thread = false;
+#endif
+
+/* The thread sanitizer runs the tests with threads only, so none may be forgotten there. */
+static bool is_unlisted_thread(void)
+{
+    if (__libc_single_threaded || has_own_thread || getenv("MILLIGPU_ONE_THREAD") == NULL)
+        return false;
+    (void)fprintf(stderr, "%s made a thread, and is not in WITH_THREADS of tests/CMakeLists.txt\n",
+                  program_invocation_short_name);
+    return true;
+}
 
 int main(int argc, char **argv)
 {
@@ -32,5 +50,5 @@ int main(int argc, char **argv)
                                                group == NULL ? NULL : group->set_up,
                                                group == NULL ? NULL : group->tear_down);
     free(units);
-    return failed;
+    return failed != 0 ? failed : is_unlisted_thread();
 }

@@ -181,12 +181,12 @@ static bool cut(uint32_t version, const char *form, uint64_t n, enum disk_loss l
 
 /*
  * The oldest ledger goes through every step, so it is cut at every change. Younger ones go through
- * the later of these steps once more: after their beginning every fifth will do, and under a
+ * the later of these steps once more: after their beginning one of 20 will do, and under a
  * sanitizer they have no beginning.
  */
 static uint64_t after(uint32_t version, uint64_t n)
 {
-    enum { BEGINNING = 20, SOME = 5 };
+    enum { BEGINNING = 20, SOME = 20 };
     if (version == 1)
         return point_after(n);
     if (are_points_sampled())
