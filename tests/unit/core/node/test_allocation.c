@@ -258,12 +258,13 @@ TEST(allocation__accepts_parts_max_shares)
 
 TEST(allocation_unsound__names_wrong_charges)
 {
-    const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300)};
-    const struct allocation_facts facts = facts_of(shares, 2);
+    const struct share shares[] = {share("a", 0, "GPU-a", 300), share("b", 1, "GPU-a", 300),
+                                   share("c", 2, "GPU-b", 300)};
+    const struct allocation_facts facts = facts_of(shares, 3);
     struct allocation *made = allocation_new(&facts);
     assert_null(allocation_unsound(made));
-    struct charge *charge = (struct charge *)(uintptr_t)(made->facts.share + 2);
-    charge->milli++;
+    struct charge *charge = (struct charge *)(uintptr_t)(made->facts.share + 3);
+    charge[1].milli++;
     assert_string_equal(allocation_unsound(made), "its charges are not what its shares come to");
     made->facts.node = NULL;
     assert_string_equal(allocation_unsound(made), "an allocation on no node");
