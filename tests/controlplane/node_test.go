@@ -460,6 +460,7 @@ func TestTheAgentComesBackAfterContainerdRestarted(t *testing.T) {
 	g := withAgent(t)
 	first := g.place(g.simple("first", 300))
 	g.ran(first, "main", 1)
+	g.phase("first", "Running") /* while a container is being started, containerd's end ends it, and kubelet starts another one */
 	g.check(g.n.RestartContainerd())
 	g.ran(g.place(g.simple("second", 300)), "main", 1)
 	g.check(g.n.KillContainerd())
@@ -615,6 +616,7 @@ func TestKubeletsRestartChangesNothingForPodsWithGPUs(t *testing.T) {
 	g := withAgent(t)
 	first := g.place(g.simple("first", 300))
 	g.ran(first, "main", 1)
+	g.phase("first", "Running") /* kubelet's end ends what it has asked containerd to start */
 	g.n.Kubelet().Kill()
 	g.check(g.n.StartKubelet())
 	g.ran(g.place(g.simple("second", 1000)), "main", 1)
