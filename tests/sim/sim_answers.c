@@ -71,10 +71,11 @@ static void take(const struct shown *shown, const struct gpu *gpu, struct lay_gp
     for (uint32_t i = 0; i < shown->node->n_allocations; i++) {
         const struct allocation *allocation = shown->node->allocation[i];
         for (uint32_t k = 0; !shown->leaves[i] && k < allocation->n_charges; k++) {
-            if (!is_named(shown->node, gpu, allocation_charge(allocation, k).gpu))
+            const struct charge charge = allocation_charge(allocation, k);
+            if (!is_named(shown->node, gpu, charge.gpu))
                 continue;
-            milli += allocation_charge(allocation, k).milli;
-            mib += allocation_charge(allocation, k).mib;
+            milli += charge.milli;
+            mib += charge.mib;
         }
     }
     out->free_milli = less(gpu->milli, milli);

@@ -455,9 +455,10 @@ static uint32_t charged(const struct node *node, const struct allocation *alloca
     uint32_t sum = 0;
 
     for (uint32_t i = 0; i < allocation->n_charges; i++) {
-        const struct text id = atom_text(allocation_charge(allocation, i).gpu);
+        const struct charge charge = allocation_charge(allocation, i);
+        const struct text id = atom_text(charge.gpu);
         if (text_eq(id, atom_text(gpu->id)) || (alias != NULL && text_is(id, alias)))
-            sum += allocation_charge(allocation, i).milli;
+            sum += charge.milli;
     }
     return sum;
 }
@@ -526,12 +527,13 @@ static void oracle_held(const struct sim *sim, const struct model_pod *pod,
             sim_violation(sim, "p%u: the ledger has lost %u milli of %s", pod->name, share->milli,
                           share->gpu);
     }
-    for (uint32_t i = 0; i < held->n_charges; i++)
-        if (allocation_charge(held, i).milli !=
-            model_charge(pod, allocation_charge(held, i).gpu->text))
+    for (uint32_t i = 0; i < held->n_charges; i++) {
+        const struct charge charge = allocation_charge(held, i);
+        const uint32_t peak = model_charge(pod, charge.gpu->text);
+        if (charge.milli != peak)
             sim_violation(sim, "p%u is charged %u milli of %s, its peak is %u", pod->name,
-                          allocation_charge(held, i).milli, allocation_charge(held, i).gpu->text,
-                          model_charge(pod, allocation_charge(held, i).gpu->text));
+                          charge.milli, charge.gpu->text, peak);
+    }
 }
 
 static void oracle_once(const struct sim *sim, const struct snapshot *snapshot,

@@ -73,14 +73,14 @@ static struct charge charge_of(const struct allocation_facts *facts, const struc
     return (struct charge){gpu, life_peak(&milli), life_peak(&mib)};
 }
 
-static bool is_charged(const struct charge *charge, uint32_t charges, const struct atom *gpu)
+/* Is this the first share on its GPU? */
+static bool opens_gpu(const struct allocation_facts *facts, uint32_t at)
 {
-    must(gpu != NULL);
-    must(charges == 0 || charge != NULL);
-    for (uint32_t i = 0; i < charges; i++)
-        if (charge[i].gpu == gpu)
-            return true;
-    return false;
+    must(at < facts->n_shares);
+    for (uint32_t i = 0; i < at; i++)
+        if (facts->share[i].gpu == facts->share[at].gpu)
+            return false;
+    return true;
 }
 
 /* Computes one charge per GPU, in order of first appearance in the shares. */
@@ -89,7 +89,7 @@ static uint32_t allocation_charges(const struct allocation_facts *facts, struct 
     uint32_t charges = 0;
 
     for (uint32_t i = 0; i < facts->n_shares; i++)
-        if (!is_charged(charge, charges, facts->share[i].gpu))
+        if (opens_gpu(facts, i))
             charge[charges++] = charge_of(facts, facts->share[i].gpu);
     must(charges <= facts->n_shares);
     must((charges == 0) == (facts->n_shares == 0));
@@ -184,17 +184,13 @@ static const char *lay_down(char **at, const char *text)
     return here;
 }
 
-/* The number of GPUs, which is that of charges. */
-static uint32_t gpus_of_shares(const struct allocation_facts *facts)
+/* The number of charges. */
+static uint32_t allocation_gpus(const struct allocation_facts *facts)
 {
     uint32_t gpus = 0;
 
-    for (uint32_t i = 0; i < facts->n_shares; i++) {
-        uint32_t before = 0;
-        while (facts->share[before].gpu != facts->share[i].gpu)
-            before++;
-        gpus += before == i;
-    }
+    for (uint32_t i = 0; i < facts->n_shares; i++)
+        gpus += opens_gpu(facts, i);
     must(gpus <= facts->n_shares);
     return gpus;
 }
@@ -206,7 +202,7 @@ struct allocation *allocation_new(const struct allocation_facts *facts)
     must(facts->n_shares <= PARTS_MAX);
     must_debug(allocation_fault(facts) == NULL);
 
-    const uint32_t gpus = gpus_of_shares(facts);
+    const uint32_t gpus = allocation_gpus(facts);
     const uint32_t kept = gpus < facts->n_shares ? gpus : 0; /* charges */
     const size_t share_bytes = facts->n_shares * sizeof(struct share);
     const size_t charge_bytes = kept * sizeof(struct charge);
