@@ -616,7 +616,7 @@ func TestKubeletsRestartChangesNothingForPodsWithGPUs(t *testing.T) {
 	g := withAgent(t)
 	first := g.place(g.simple("first", 300))
 	g.ran(first, "main", 1)
-	g.phase("first", "Running") /* kubelet's end ends what it has asked containerd to start */
+	g.phase("first", "Running") /* it has started for kubelet, too */
 	g.n.Kubelet().Kill()
 	g.check(g.n.StartKubelet())
 	g.ran(g.place(g.simple("second", 1000)), "main", 1)
