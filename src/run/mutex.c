@@ -5,7 +5,12 @@
 
 void mutex_init(struct mutex *mutex)
 {
-    must(pthread_mutex_init(&mutex->impl, NULL) == 0);
+    pthread_mutexattr_t adaptive;
+
+    must(pthread_mutexattr_init(&adaptive) == 0);
+    must(pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP) == 0);
+    must(pthread_mutex_init(&mutex->impl, &adaptive) == 0);
+    must(pthread_mutexattr_destroy(&adaptive) == 0);
 }
 
 void mutex_done(struct mutex *mutex)

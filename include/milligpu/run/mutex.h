@@ -6,7 +6,9 @@
  *
  *     static void queue_append(struct queue *queue, void *item) REQUIRES(queue->lock)
  *
- * A failing system call is a bug, and aborts. Mutexes are not recursive.
+ * A failing system call is a bug, and aborts. Mutexes are not recursive. A thread that finds one
+ * taken looks at it some hundred times before it sleeps: locks are held for shorter than it takes
+ * to fall asleep and to be woken.
  */
 #ifndef MILLIGPU_MUTEX_H
 #define MILLIGPU_MUTEX_H
@@ -39,7 +41,7 @@ struct CAPABILITY("mutex") mutex {
 /* For a mutex in static storage; it needs neither mutex_init() nor mutex_done(). */
 #define MUTEX_INITIALIZER                                                                          \
     {                                                                                              \
-        PTHREAD_MUTEX_INITIALIZER                                                                  \
+        PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP                                                      \
     }
 
 void mutex_init(struct mutex *mutex);
