@@ -155,7 +155,7 @@ LOOPS=(unit.store.{faults,heal,migrating} unit.app.fault_loop)
 step_trust() {
     build fast simulate power milligpud fake_api crash_ledger "${LOOPS[@]}"
     check fast -R "^(sim\.seeds|sim\.twice|crash|power)|$(one_of "${LOOPS[@]}")"
-    local quarters=(182-386 387-590 591-795 796-1000)
+    local quarters=(213-409 410-606 607-803 804-1000)
     tests/sim/run --seeds "${quarters[$(turn) % 4]}" --jobs "$JOBS"
 }
 

@@ -161,7 +161,8 @@ static int open_by_mode(const char *path, enum db_mode mode, sqlite3 **out)
     strbuf_init(&uri);
     switch (mode) {
     case DB_CREATE:
-        return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL);
+        return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                               log_vfs());
     case DB_READ:
         return sqlite3_open_v2(path, out, flags | SQLITE_OPEN_READWRITE, NULL);
     case DB_BESIDE:

@@ -25,6 +25,8 @@ enum db_mode {
 };
 
 int db_open(const char *path, enum db_mode mode, sqlite3 **out, struct err *err) MUST_USE;
+/* log_vfs.c: the name of the VFS of the writer, which gathers the writes of the log. */
+const char *log_vfs(void) MUST_USE;
 /* unpack_table.c: adds the virtual table that reads packs; returns SQLite's code. */
 int unpack_table_add(sqlite3 *db) MUST_USE;
 void db_close(sqlite3 *db); /* finalises the remaining statements; NULL is fine */

@@ -59,6 +59,8 @@ static void take_event(void *user, const struct disk_event *event)
 {
     struct load *load = user;
     struct trace *trace = load->trace;
+    if (load->rules->unsynced && event->kind == DISK_SYNCED && load->store != NULL)
+        return;
     struct trace_event mine = {
         .kind = event->kind,
         .file = event->file,
@@ -126,9 +128,6 @@ static void open_store(struct load *load)
     load->store->limits.wal_hard = 96;
     load->store->limits.fold = 40;
     load->store->limits.retain_ms = 30;
-    if (load->rules->unsynced &&
-        sqlite3_exec(load->store->db, "PRAGMA synchronous=OFF", NULL, NULL, NULL) != SQLITE_OK)
-        must_fail(__FILE__, __LINE__, "PRAGMA");
 }
 
 static void stop_reading(struct load *load)

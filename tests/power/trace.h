@@ -65,7 +65,7 @@ struct trace {
 struct trace_rules {
     uint64_t seed;
     uint32_t commits;
-    bool unsynced; /* PRAGMA synchronous=OFF: the check must find the loss */
+    bool unsynced; /* an open ledger syncs nothing: the check must find the loss */
 };
 
 void trace_record(struct trace *trace, const struct trace_rules *rules);

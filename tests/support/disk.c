@@ -8,7 +8,7 @@
 
 #include "support/disk_plate.h"
 
-enum { PATH_BYTES = 512, SECTOR_BYTES = 4096 };
+enum { PATH_BYTES = 512, SECTOR_BYTES = 4096, PIECE_BYTES = 1024 };
 
 /*
  * The address sanitizer asks for it: what is freed stays guarded until 8 MiB more are freed. With
@@ -26,6 +26,7 @@ struct handle {
     sqlite3_file base;
     struct plate_file *file;
     int level;
+    bool is_log;
     bool sync_folder; /* with the next sync, because its name is new */
     bool shm;
     unsigned shm_shared; /* slots, as bits */
@@ -34,6 +35,7 @@ struct handle {
 
 static bool installed;
 static uint64_t changes;
+static uint64_t writes;
 static uint64_t cut_in; /* 0: no cut planned */
 static bool cut;
 static unsigned fail_kinds;
@@ -113,17 +115,35 @@ static int file_read(sqlite3_file *base, void *to, int n, sqlite3_int64 at)
     return SQLITE_IOERR_SHORT_READ;
 }
 
-static int file_write(sqlite3_file *base, const void *from, int n, sqlite3_int64 at)
+static int write_piece(const struct handle *handle, struct text bytes, sqlite3_int64 at)
 {
-    const struct handle *handle = handle_of(base);
-    struct text bytes = {from, (size_t)n};
-
     const int rc = touch(handle, DISK_WRITE);
     if (cut && rc != SQLITE_OK)
         return rc;
     if (rc != SQLITE_OK)
         bytes.len /= 2;
     plate_write(handle->file, (size_t)at, bytes);
+    return rc;
+}
+
+/*
+ * What the store writes to the log at once (log_vfs.c) the kernel may write in any order, and a
+ * disk keeps any part of it. SQLite itself never writes more than a page at once.
+ */
+static int file_write(sqlite3_file *base, const void *from, int n, sqlite3_int64 at)
+{
+    const struct handle *handle = handle_of(base);
+    int rc = SQLITE_OK;
+
+    writes++;
+    for (size_t done = 0, len = (size_t)n; done < len && rc == SQLITE_OK;) {
+        const size_t rest = len - done;
+        const size_t to_edge = PIECE_BYTES - (size_t)at % PIECE_BYTES;
+        const size_t piece = handle->is_log && rest > to_edge ? to_edge : rest;
+        rc = write_piece(handle, (struct text){(const char *)from + done, piece}, at);
+        done += piece;
+        at += (sqlite3_int64)piece;
+    }
     return rc;
 }
 
@@ -407,6 +427,7 @@ static int disk_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *base, int
         file = plate_make(name);
     plate_open(file);
     handle->file = file;
+    handle->is_log = (flags & SQLITE_OPEN_WAL) != 0;
     handle->sync_folder = create && (flags & new_names) != 0;
     handle->base.pMethods = &methods;
     if (out != NULL)
@@ -526,6 +547,7 @@ void disk_clear(void)
     heal();
     plate_clear();
     changes = 0;
+    writes = 0;
     random_state = 1;
     sqlite3_randomness(0, NULL); /* makes SQLite's own generator ask for a seed again */
 }
@@ -547,6 +569,11 @@ uint64_t disk_failed(void)
 uint64_t disk_changes(void)
 {
     return changes;
+}
+
+uint64_t disk_writes(void)
+{
+    return writes;
 }
 
 void disk_cut_before(uint64_t n)

@@ -58,6 +58,8 @@ uint64_t disk_failed(void); /* how many have failed since the last disk_fail() *
 
 /* Operations of DISK_CHANGES since disk_clear(). */
 uint64_t disk_changes(void);
+/* Calls that wrote since disk_clear(). One may be several operations: see PIECE_BYTES in disk.c. */
+uint64_t disk_writes(void);
 
 /* Cuts before the n-th changing operation from now on (1: the next one); 0: no cut. */
 void disk_cut_before(uint64_t n);
