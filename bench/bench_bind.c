@@ -200,7 +200,7 @@ static void open_ledger(struct bench_daemon *daemon, const char *folder)
     char path[4096];
 
     must((size_t)snprintf(path, sizeof path, "%s/ledger.db", folder) < sizeof path);
-    daemon->store = cluster_store(path);
+    daemon->store = cluster_store(path, true);
     store_ops(daemon->store, &daemon->real_store);
 }
 

@@ -160,7 +160,7 @@ static void bench_daemon_start(struct bench_daemon *daemon, const char *folder, 
     *daemon = (struct bench_daemon){.nodes = nodes, .seed = 7};
     standstill_ms = 1000;
     must((size_t)snprintf(path, sizeof path, "%s/%u.db", folder, nodes) < sizeof path);
-    daemon->store = cluster_store(path);
+    daemon->store = cluster_store(path, false);
     store_ops(daemon->store, &daemon->real_store);
     daemon->nowhere = standstill_server();
     const struct app_edges edges = {.clock = standstill_clock(),

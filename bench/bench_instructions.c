@@ -461,7 +461,7 @@ int main(int argc, char **argv)
     text_seed(1);
     standstill_ms = 1000;
     must((size_t)snprintf(path, sizeof path, "%s/instructions.db", options.folder) < sizeof path);
-    struct store *store = cluster_store(path);
+    struct store *store = cluster_store(path, false);
     struct kube_ops nowhere = standstill_server();
     counting.watch = nowhere;
     counting.watch.ctx = &counting;

@@ -69,7 +69,7 @@ static void live_all(const char *path, const struct life *life)
     struct want want[CONTAINERS_MANY];
     char container[CONTAINERS_MANY][NAME_SIZE];
     struct request request = {.n_wants = life->containers, .want = want};
-    struct store *store = cluster_store(path);
+    struct store *store = cluster_store(path, false);
     struct ledger *ledger = NULL;
     struct store_ops ops;
     struct err err;
@@ -123,7 +123,7 @@ static void say_days(const struct life *life, const char *what, double limit_mib
 /* The rest is less than half a piece. */
 static double pack_all(const char *path)
 {
-    struct store *store = cluster_store(path);
+    struct store *store = cluster_store(path, false);
     sqlite3 *db = NULL;
     struct err err;
     int64_t packed = 0;

@@ -42,7 +42,7 @@ static void scene_start(struct scene *scene, const char *folder, uint32_t nodes)
     *scene = (struct scene){.nodes = nodes};
     standstill_ms = 1000;
     must((size_t)snprintf(path, sizeof path, "%s/vouch-%u.db", folder, nodes) < sizeof path);
-    scene->store = cluster_store(path);
+    scene->store = cluster_store(path, false);
     scene->nowhere = standstill_server();
     const struct app_edges edges = {.clock = standstill_clock(),
                                     .store = scene->store,

@@ -161,9 +161,9 @@ static bool apply(struct ledger *ledger, const struct command *command)
     return fits;
 }
 
-struct store *cluster_store(const char *path)
+struct store *cluster_store(const char *path, bool checkpoints_beside)
 {
-    const struct store_rules rules = {.path = path};
+    const struct store_rules rules = {.path = path, .checkpoints_beside = checkpoints_beside};
     struct store *store = NULL;
     struct err err;
 

@@ -47,7 +47,7 @@ void cluster_question_json(struct strbuf *out, const struct cluster_question *qu
 void cluster_write_to(const struct store_ops *ops);
 
 /* An open ledger that belongs to the cluster "bench"; path may be ":memory:". */
-struct store *cluster_store(const char *path) MUST_USE;
+struct store *cluster_store(const char *path, bool checkpoints_beside) MUST_USE;
 /* Nodes 0 .. nodes-1, without pods. */
 struct ledger *cluster_ledger(uint32_t nodes) MUST_USE;
 /* Add bound pods until half of all milli is held; returns how many. */

@@ -12,7 +12,7 @@ static void fill_edges(struct webhook_fixture *fixture, struct app_edges *edges)
     if (edges->clock.now_ms == NULL)
         clock_real(&edges->clock);
     if (edges->store == NULL) {
-        fixture->store = cluster_store(":memory:");
+        fixture->store = cluster_store(":memory:", false);
         edges->store = fixture->store;
     }
     if (edges->calls == NULL) {

@@ -526,6 +526,7 @@ static int open_store(struct daemon *daemon, struct err *err)
         .max_bytes = settings->ledger_max_bytes,
         .has_ballast = true,
         .checks_beside = true,
+        .checkpoints_beside = true,
         .user = daemon,
         .notice = daemon_noticed,
         .cluster = name_cluster,

@@ -174,12 +174,15 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
     }
     if (failed == 0)
         space_first_ballast(store);
+    if (failed == 0 && rules->checkpoints_beside)
+        store->checkpointer = checkpointer_new(store->path);
     return failed;
 }
 
 /* Also for a partly opened store. */
 static void store_free(struct store *store)
 {
+    checkpointer_free(store->checkpointer);
     close_db(store);
     /* After SQLite has closed the file: close() drops SQLite's POSIX locks on it. */
     for (size_t i = 0; i < ARRAY_LEN(store->raw_fd); i++)

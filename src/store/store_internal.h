@@ -20,7 +20,8 @@
  *   kept_policy.c       the policy document in force  journal.c       followers of the journal
  *   quiet_file.c        a file that is not ours       journal_file.c  its journal
  *   restore_file.c      replaces a ledger by a copy   ledger_id.c     does a log belong to a file?
- *   check_beside.c      the pages, by a second thread
+ *   check_beside.c      the pages, in a thread        log_vfs.c         fewer writes of the log
+ *   checkpointer.c      the log, in a thread
  *
  * Connections and threads: store->db belongs to the writer. Any other thread that reads opens a
  * reader, which is a connection of its own. A ledger in memory has only the one connection: there
@@ -256,10 +257,11 @@ struct store {
     enum store_corrupt_policy on_corrupt;
     void *user;
     void (*notice)(void *user, const char *text);
-    bool checks_beside;              /* store_rules.checks_beside */
-    bool asks_cluster;               /* store_rules.cluster was not NULL */
-    char cluster[UID_BYTES_MAX + 1]; /* its result; "": not called */
-    struct mutex mutex;              /* guards the db of a ledger in memory, see above */
+    bool checks_beside;                /* store_rules.checks_beside */
+    bool asks_cluster;                 /* store_rules.cluster was not NULL */
+    char cluster[UID_BYTES_MAX + 1];   /* its result; "": not called */
+    struct mutex mutex;                /* guards the db of a ledger in memory, see above */
+    struct checkpointer *checkpointer; /* owned; NULL: the writer alone copies the log */
 
     struct sole_thread writer; /* the first thread that uses db to write */
 
@@ -271,6 +273,8 @@ struct store {
     uint64_t seq;            /* number of this batch's newest journal entry */
     int64_t page_bytes;      /* a power of two that the file keeps for its life */
     int wal_pages;           /* pages in the log; 0 after a complete checkpoint */
+    int asked_pages;         /* pages in it when the last pass of the checkpointer began; 0: none */
+    int pass_pages;          /* of these, how many that pass was to copy */
     int64_t hard_ms;         /* UTC time of the last checkpoint that waited for readers */
     int64_t retain_at_ms;    /* UTC time of the next round of retention */
     struct strbuf command;   /* of the journal entry that is being written */
@@ -422,6 +426,17 @@ int kept_policy_write(struct store *store, const struct store_policy *policy,
 /* agents_kept.c */
 int agents_kept_write(struct store *store, const struct agents *agents, size_t max,
                       size_t *out_count, struct err *err) MUST_USE;
+
+/*
+ * checkpointer.c: copies the log in a thread of its own. NULL: there is no thread. The path is
+ * borrowed. The end waits for a pass that runs.
+ */
+struct checkpointer *checkpointer_new(const char *path);
+void checkpointer_free(struct checkpointer *checkpointer); /* NULL is fine */
+bool checkpointer_is_busy(struct checkpointer *checkpointer);
+/* While none runs: how the last pass failed, which is said once. 0: it did not. */
+int checkpointer_take_failure(struct checkpointer *checkpointer, struct err *err) MUST_USE;
+void checkpointer_begin(struct checkpointer *checkpointer); /* none runs */
 
 /* maintain.c */
 /* Runs a passive checkpoint; if it is complete, notes the id (ledger_id.c). */

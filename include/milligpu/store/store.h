@@ -158,6 +158,8 @@ struct store_rules {
     bool has_ballast;
     /* Check the pages in a second thread while the tables are read; the verdict is the same. */
     bool checks_beside;
+    /* Copy most of the log into the file in another thread; the writer copies the rest. */
+    bool checkpoints_beside;
     /* Called with one sentence after a file was moved aside, migrated or copied. */
     void *user;
     void (*notice)(void *user, const char *text);

@@ -10,6 +10,8 @@
  * BUSY_MS is the timeout that db_open() sets.
  */
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
+/* A smaller part of the pages that make a checkpoint due is worth no pass beside the writer. */
+enum { PASS_PART = 64 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 
 static int maintain_run_checkpoint(struct store *store, int mode, struct err *err)
@@ -38,15 +40,51 @@ int maintain_take_in_log(struct store *store, struct err *err)
 }
 
 /*
+ * The log can begin anew only when all of it is copied, but the writer goes on writing during a
+ * pass. So each pass copies what came during the one before, while that is at most half as much;
+ * the writer copies the rest. *out_waits: a pass runs or begins, so there is nothing else to do.
+ * From wal_hard on none begins, and the writer waits for the disk.
+ */
+static int maintain_beside(struct store *store, bool *out_waits, struct err *err)
+{
+    const int due = store->limits.wal_soft;
+
+    must(store->wal_pages >= due);
+    *out_waits = store->checkpointer != NULL && checkpointer_is_busy(store->checkpointer);
+    if (store->checkpointer == NULL || *out_waits)
+        return 0;
+    const int failed = checkpointer_take_failure(store->checkpointer, err);
+    if (failed != 0) {
+        store->asked_pages = store->pass_pages = 0;
+        return failed;
+    }
+    const int pages = store->wal_pages - store->asked_pages;
+    if (pages < due / PASS_PART || (store->asked_pages > 0 && pages > store->pass_pages / 2) ||
+        store->wal_pages >= store->limits.wal_hard)
+        return 0;
+    store->asked_pages = store->wal_pages;
+    store->pass_pages = pages;
+    checkpointer_begin(store->checkpointer);
+    *out_waits = true;
+    return 0;
+}
+
+/*
  * PASSIVE copies without waiting, but readers can keep it from completing, so the log grows. From
  * wal_hard on RESTART waits for readers; beyond wal_max no batch begins.
  */
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
 {
     must(!store->in_batch);
-    if (store->memory || store->wal_pages < store->limits.wal_soft)
+    if (store->memory || store->wal_pages < store->limits.wal_soft) {
+        store->asked_pages = store->pass_pages = 0; /* the log has begun anew */
         return 0;
-    int failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
+    }
+    bool waits = false;
+    int failed = maintain_beside(store, &waits, err);
+    if (failed != 0 || waits)
+        return failed;
+    failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
     /* Negative after the wall clock was set back: counts as long ago. */
     const int64_t since = now_ms - store->hard_ms;
     if (failed != 0 || store->wal_pages < store->limits.wal_hard ||
