@@ -1,6 +1,8 @@
 /*
  * A hash table of interned names: pointers to atoms, which contain their hashes; linear probing, at
- * most three quarters full, without tombstones: a removal closes its gap. The home of a name is
+ * most three quarters full, without tombstones: a removal closes its gap. In a large table each
+ * atom that is read misses the cache. So the low bits of a pointer, which are zero by its
+ * alignment, hold as many bits of the hash, and a look-up leaves most of the other atoms unread. The home of a name is
  * hash * slots / 2^32, so that slots can be any number, and tables of any size have their names in
  * about the same order.
  *
@@ -23,12 +25,16 @@ enum {
     MOVES = 8,      /* slots of the old table moved per new name */
     SWEEP_EACH = 4, /* looks per name added or released */
     LOOK_SLOTS = 8, /* a look ends with a name, or after this many free slots */
+    TAGS = 16,      /* values of the bits of a hash in a slot */
 };
+
+static_assert(_Alignof(max_align_t) % TAGS == 0, "malloc() leaves these bits zero");
+static_assert(sizeof(struct atom) >= TAGS, "leak checkers find an atom by a pointer into it");
 
 static const size_t SLOTS_MAX = (size_t)1 << 32; /* hashes have 32 bits */
 
 struct name_table {
-    struct atom **slot; /* NULL: no table; an element: a free slot */
+    char **slot; /* an atom and its tag; NULL: no table; an element: a free slot */
     size_t slots;
 };
 
@@ -112,11 +118,28 @@ static bool is_unheld(const struct atom *atom)
  * Tables
  */
 
+/* The bits do not overlap with those that decide about the home of a name. */
+static uintptr_t tag_of(uint32_t hash)
+{
+    return hash % TAGS;
+}
+
+static char *tagged(struct atom *atom)
+{
+    must((uintptr_t)atom % TAGS == 0);
+    return (char *)atom + tag_of(atom->hash);
+}
+
+static struct atom *untagged(char *slot)
+{
+    return slot == NULL ? NULL : (struct atom *)(void *)(slot - (uintptr_t)slot % TAGS);
+}
+
 static struct name_table table_new(size_t slots)
 {
     must(slots >= SLOTS_MIN);
     must(slots <= SLOTS_MAX);
-    return (struct name_table){.slot = xcalloc(slots, sizeof(struct atom *)), .slots = slots};
+    return (struct name_table){.slot = xcalloc(slots, sizeof(char *)), .slots = slots};
 }
 
 static size_t home_of(uint32_t hash, size_t slots)
@@ -135,14 +158,18 @@ static size_t next_slot(size_t at, size_t slots)
 static struct atom *table_find(const struct name_table *table, size_t at, struct text text,
                                uint32_t hash)
 {
-    struct atom *atom;
+    char *slot;
 
     must(at < table->slots);
     must(text.at != NULL || text.len == 0);
-    while ((atom = table->slot[at]) != NULL &&
-           (atom->hash != hash || !text_eq(atom_text(atom), text)))
-        at = next_slot(at, table->slots);
-    return atom;
+    for (; (slot = table->slot[at]) != NULL; at = next_slot(at, table->slots)) {
+        if ((uintptr_t)slot % TAGS != tag_of(hash))
+            continue;
+        struct atom *atom = untagged(slot);
+        if (atom->hash == hash && text_eq(atom_text(atom), text))
+            return atom;
+    }
+    return NULL;
 }
 
 static void table_push(struct name_table *table, struct atom *atom)
@@ -152,7 +179,7 @@ static void table_push(struct name_table *table, struct atom *atom)
     must(atom->refs > 0);
     while (table->slot[at] != NULL)
         at = next_slot(at, table->slots);
-    table->slot[at] = atom;
+    table->slot[at] = tagged(atom);
     must(at < table->slots);
 }
 
@@ -164,7 +191,7 @@ static void close_gap(struct name_table *table, size_t gap)
 
     must(gap < slots);
     must(table->slot[gap] != NULL);
-    for (size_t at = next_slot(gap, slots); (atom = table->slot[at]) != NULL;
+    for (size_t at = next_slot(gap, slots); (atom = untagged(table->slot[at])) != NULL;
          at = next_slot(at, slots)) {
         /*
          * May move into the gap unless its home lies between the gap and its slot. A distance
@@ -183,7 +210,7 @@ static void table_free(const struct name_table *table)
     must(table->slot != NULL || table->slots == 0);
     must(table->slots <= SLOTS_MAX);
     for (size_t i = 0; i < table->slots; i++)
-        atom_unref(table->slot[i]);
+        atom_unref(untagged(table->slot[i]));
     xfree(table->slot);
 }
 
@@ -240,7 +267,7 @@ static struct atom *names_take_old(struct names *names)
     must(names->moved < names->old.slots);
     must(names->old.slots <= SLOTS_MAX);
 
-    struct atom *atom = names->old.slot[names->moved];
+    struct atom *atom = untagged(names->old.slot[names->moved]);
     names->old.slot[names->moved++] = NULL;
     if (names->moved == names->old.slots) {
         xfree(names->old.slot);
@@ -386,7 +413,7 @@ static bool sweep_now(struct names *names)
 
     must(names->old.slot == NULL);
     must(at < names->now.slots);
-    while ((atom = names->now.slot[at]) != NULL) {
+    while ((atom = untagged(names->now.slot[at])) != NULL) {
         found = true;
         if (!is_unheld(atom))
             break;
@@ -425,8 +452,7 @@ size_t names_bytes(const struct names *names)
 {
     must(names != NULL);
     must(names->count < names->now.slots);
-    return sizeof *names + (names->now.slots + names->old.slots) * sizeof(struct atom *) +
-           names->bytes;
+    return sizeof *names + (names->now.slots + names->old.slots) * sizeof(char *) + names->bytes;
 }
 
 /*
