@@ -2,9 +2,9 @@
  * A hash table of interned names: pointers to atoms, which contain their hashes; linear probing, at
  * most three quarters full, without tombstones: a removal closes its gap. In a large table each
  * atom that is read misses the cache. So the low bits of a pointer, which are zero by its
- * alignment, hold as many bits of the hash, and a look-up leaves most of the other atoms unread. The home of a name is
- * hash * slots / 2^32, so that slots can be any number, and tables of any size have their names in
- * about the same order.
+ * alignment, hold as many bits of the hash, and a look-up leaves most of the other atoms unread.
+ * The home of a name is hash * slots / 2^32, so that slots can be any number, and tables of any
+ * size have their names in about the same order.
  *
  * The table grows by a half, shrinks by a third, and rehashes incrementally: moving all names of a
  * large cluster at once would block the writer's batch for milliseconds. Meanwhile there are two
@@ -118,21 +118,21 @@ static bool is_unheld(const struct atom *atom)
  * Tables
  */
 
-/* The bits do not overlap with those that decide about the home of a name. */
-static uintptr_t tag_of(uint32_t hash)
-{
-    return hash % TAGS;
-}
-
+/* The tag does not overlap with the bits that decide about the home of a name. */
 static char *tagged(struct atom *atom)
 {
+    must(atom != NULL);
     must((uintptr_t)atom % TAGS == 0);
-    return (char *)atom + tag_of(atom->hash);
+    return (char *)atom + atom->hash % TAGS;
 }
 
 static struct atom *untagged(char *slot)
 {
-    return slot == NULL ? NULL : (struct atom *)(void *)(slot - (uintptr_t)slot % TAGS);
+    char *atom = slot == NULL ? NULL : slot - (uintptr_t)slot % TAGS;
+
+    must((atom == NULL) == (slot == NULL));
+    must((uintptr_t)atom % TAGS == 0);
+    return (struct atom *)(void *)atom;
 }
 
 static struct name_table table_new(size_t slots)
@@ -163,7 +163,7 @@ static struct atom *table_find(const struct name_table *table, size_t at, struct
     must(at < table->slots);
     must(text.at != NULL || text.len == 0);
     for (; (slot = table->slot[at]) != NULL; at = next_slot(at, table->slots)) {
-        if ((uintptr_t)slot % TAGS != tag_of(hash))
+        if ((uintptr_t)slot % TAGS != hash % TAGS)
             continue;
         struct atom *atom = untagged(slot);
         if (atom->hash == hash && text_eq(atom_text(atom), text))
