@@ -279,9 +279,12 @@ NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
     int failed = 0;
     if (store->wal_pages > store->limits.wal_max)
         failed = err_set(err, ERR_FULL,
-                         "%s: its log has %d pages, more than %d: a program reads the ledger and "
-                         "does not finish; no more is written until the log is checkpointed",
-                         store->path, store->wal_pages, store->limits.wal_max);
+                         "%s: its log has %d pages, more than %d: %s; no more is written until the "
+                         "log is checkpointed",
+                         store->path, store->wal_pages, store->limits.wal_max,
+                         store->has_lost_sync
+                             ? "a sync of the file failed, and only a new start copies the log"
+                             : "a program reads the ledger and does not finish");
     if (failed == 0)
         failed = db_run(store->stmt[ST_BEGIN], err);
     if (failed != 0) {
@@ -477,14 +480,30 @@ void store_ops(struct store *store, struct store_ops *out)
                               .remember = store_remember};
 }
 
+static void end_checkpointer(struct store *store)
+{
+    struct err ignored; /* the writer heard of no failure, and needs to do nothing about it now */
+
+    if (store->is_passing) {
+        checkpointer_await(store->checkpointer);
+        store->has_lost_sync |= checkpointer_take(store->checkpointer, &ignored).has_lost_sync;
+    }
+    checkpointer_free(STEAL(store->checkpointer));
+    must(store->checkpointer == NULL);
+}
+
 void store_close(struct store *store)
 {
+    struct err ignored;
+
     must(store == NULL || store->db != NULL);
     if (store == NULL)
         return;
     store_rollback(store);
+    end_checkpointer(store);
     /* Checkpoints the log and leaves one file. Best effort: the log is as durable as the file. */
-    (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+    if (!store->has_lost_sync && (store->memory || ledger_id_mark(store->path, &ignored) == 0))
+        (void)sqlite3_db_config(store->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
     store_free(store);
 }
 

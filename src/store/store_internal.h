@@ -270,19 +270,21 @@ struct store {
 
     /* Used by the writer only, without a lock. */
     bool in_batch;
-    uint64_t seq;            /* number of this batch's newest journal entry */
-    int64_t page_bytes;      /* a power of two that the file keeps for its life */
-    int wal_pages;           /* pages in the log; 0 after a complete checkpoint */
-    int asked_pages;         /* pages in it when the last pass of the checkpointer began; 0: none */
-    int pass_pages;          /* of these, how many that pass was to copy */
-    int64_t hard_ms;         /* UTC time of the last checkpoint that waited for readers */
-    int64_t retain_at_ms;    /* UTC time of the next round of retention */
-    struct strbuf command;   /* of the journal entry that is being written */
-    struct strbuf result;    /* of the journal entry that is being written */
-    int64_t batch_bytes;     /* size of this batch's journal entries */
-    int64_t unseen;          /* approximate number of bytes written since space_look() */
-    int64_t ballast_ms;      /* UTC time of the last attempt to make the ballast */
-    bool has_ballast;        /* a ballast is configured */
+    uint64_t seq;          /* number of this batch's newest journal entry */
+    int64_t page_bytes;    /* a power of two that the file keeps for its life */
+    int wal_pages;         /* pages in the log; 0 after a complete checkpoint */
+    int copied_pages;      /* pages of the log in the file, as the last checkpoint said, or more */
+    int pass_pages;        /* how many the last pass of the checkpointer had to copy; 0: none */
+    bool is_passing;       /* a pass was begun, and its result was not taken yet */
+    bool has_lost_sync;    /* of the file: no checkpoint is made any more, see checkpointer.c */
+    int64_t hard_ms;       /* UTC time of the last checkpoint that waited for readers */
+    int64_t retain_at_ms;  /* UTC time of the next round of retention */
+    struct strbuf command; /* of the journal entry that is being written */
+    struct strbuf result;  /* of the journal entry that is being written */
+    int64_t batch_bytes;   /* size of this batch's journal entries */
+    int64_t unseen;        /* approximate number of bytes written since space_look() */
+    int64_t ballast_ms;    /* UTC time of the last attempt to make the ballast */
+    bool has_ballast;      /* a ballast is configured */
     bool is_missing_ballast; /* the disk has no room for it */
     bool has_reported_ballast;
     bool is_stale; /* a batch has ended since space_look() */
@@ -393,6 +395,8 @@ int ledger_id_compare(const char *path, struct err *err) MUST_USE;
 int ledger_id_accept(const char *path, struct err *err) MUST_USE;
 /* Writes <file>.id. Call only directly after a complete checkpoint. */
 int ledger_id_note(const struct store *store, struct err *err) MUST_USE;
+/* Before a checkpoint: from now to the next note, the file alone may be a mix of two moments. */
+int ledger_id_mark(const char *path, struct err *err) MUST_USE;
 /* Gives a copy an id of its own and marks it as a copy. */
 int ledger_id_stamp_copy(sqlite3 *copy, struct err *err) MUST_USE;
 
@@ -434,9 +438,24 @@ int agents_kept_write(struct store *store, const struct agents *agents, size_t m
 struct checkpointer *checkpointer_new(const char *path);
 void checkpointer_free(struct checkpointer *checkpointer); /* NULL is fine */
 bool checkpointer_is_busy(struct checkpointer *checkpointer);
-/* While none runs: how the last pass failed, which is said once. 0: it did not. */
-int checkpointer_take_failure(struct checkpointer *checkpointer, struct err *err) MUST_USE;
-void checkpointer_begin(struct checkpointer *checkpointer); /* none runs */
+/*
+ * While none runs, and the log has frames that are not copied; until it ends, nobody else may make
+ * a checkpoint.
+ */
+void checkpointer_begin(struct checkpointer *checkpointer);
+void checkpointer_await(struct checkpointer *checkpointer); /* the end of a pass that runs */
+struct pass {
+    int pages;          /* in the log */
+    int copied;         /* of these, in the file; INT_MAX: not known */
+    bool is_busy;       /* a reader or another process has a lock: nothing was done */
+    bool has_lost_sync; /* of the file: pages may be missing there that count as copied */
+    int failed;         /* 0, or negative with err */
+};
+/* A checkpoint of this mode, in the calling thread; is_beside: of a writer that goes on. */
+struct pass checkpoint_run(const char *path, sqlite3 *db, int mode, bool is_beside,
+                           struct err *err) MUST_USE;
+/* The result of the last pass, while none runs. */
+struct pass checkpointer_take(struct checkpointer *checkpointer, struct err *err) MUST_USE;
 
 /* maintain.c */
 /* Runs a passive checkpoint; if it is complete, notes the id (ledger_id.c). */

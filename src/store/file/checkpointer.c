@@ -4,11 +4,19 @@
  * copies the rest by itself: SQLite begins the log anew only if all of it is copied, and under load
  * the writer goes on writing during a pass.
  *
- * A pass does what a PASSIVE checkpoint of the writer does: it syncs the log, writes the pages of
- * committed frames to the file and syncs that. SQLite's locks allow it beside a writer. The file
- * alone may then be a mix of two moments, as after an interrupted checkpoint; with its log it is
- * not.
+ * A pass writes the pages of committed frames to the file, as a PASSIVE checkpoint, and syncs the
+ * file. SQLite syncs it only in a checkpoint that reaches the end of the log, but counts what any
+ * checkpoint has written as copied, and never writes it again. So checkpoint_run() makes that sync.
+ * If it fails, the kernel may have dropped pages that are counted: no further checkpoint is made
+ * then, so the log is never overwritten.
+ *
+ * A pass may begin only while the log has frames that are not copied yet, and nobody else may make
+ * a checkpoint before it ends. Else the writer could begin the log anew while the pass runs, and
+ * SQLite 3.40, which reads the length of the log before it looks whether anything is to be copied,
+ * would count frames of the new log as copied that are not.
  */
+#include <limits.h>
+
 #include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
@@ -17,11 +25,12 @@ struct checkpointer {
     const char *path; /* borrowed from the store */
     pthread_t thread;
     struct mutex lock; /* guards everything below */
-    struct condvar changed;
+    struct condvar asked;
+    struct condvar ended;
     bool is_busy; /* a pass is asked for or runs */
     bool is_ending;
-    int failed; /* by the last pass; negative: err says how */
-    struct err err;
+    struct pass last; /* the result, until it is taken */
+    struct err err;   /* if it failed */
 };
 
 /* The connection knows the log once it has read the file. */
@@ -36,16 +45,46 @@ static int checkpointer_open(const char *path, sqlite3 **out, struct err *err)
     return failed;
 }
 
-/* BUSY: the writer runs a checkpoint. */
-static int checkpointer_copy(const char *path, sqlite3 **db, struct err *err)
+/* The sync that SQLite leaves out of a checkpoint which does not reach the end of the log. */
+static int checkpoint_sync(sqlite3 *db)
 {
-    const int failed = *db == NULL ? checkpointer_open(path, db, err) : 0;
+    sqlite3_file *file = NULL;
+    const int rc = sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, (void *)&file);
 
-    must((*db != NULL) || failed != 0);
-    if (failed != 0)
-        return failed;
-    const int rc = sqlite3_wal_checkpoint_v2(*db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    return rc == SQLITE_OK || rc == SQLITE_BUSY ? 0 : db_fail(*db, rc, err, "checkpoint");
+    must(rc == SQLITE_OK && file != NULL);
+    return file->pMethods->xSync(file, SQLITE_SYNC_NORMAL);
+}
+
+struct pass checkpoint_run(const char *path, sqlite3 *db, int mode, bool is_beside, struct err *err)
+{
+    struct pass pass = {.copied = INT_MAX};
+
+    pass.failed = ledger_id_mark(path, err);
+    if (pass.failed != 0)
+        return pass;
+    int rc = sqlite3_wal_checkpoint_v2(db, NULL, mode, &pass.pages, &pass.copied);
+    must(rc != SQLITE_OK || pass.copied <= pass.pages);
+    if (rc == SQLITE_OK && (is_beside || pass.copied < pass.pages)) {
+        rc = checkpoint_sync(db);
+        pass.has_lost_sync = rc != SQLITE_OK;
+    }
+    pass.is_busy = rc == SQLITE_BUSY;
+    if (rc != SQLITE_OK || pass.copied < 0) /* negative: the connection knows of no log */
+        pass.copied = INT_MAX;
+    if (rc != SQLITE_OK && !pass.is_busy)
+        pass.failed = db_fail(db, rc, err, "checkpoint");
+    return pass;
+}
+
+static struct pass checkpointer_copy(const char *path, sqlite3 **db, struct err *err)
+{
+    if (*db == NULL) {
+        const int failed = checkpointer_open(path, db, err);
+        if (failed != 0)
+            return (struct pass){.copied = INT_MAX, .failed = failed};
+    }
+    must(*db != NULL);
+    return checkpoint_run(path, *db, SQLITE_CHECKPOINT_PASSIVE, true, err);
 }
 
 /* After a failure the next pass opens the file again. */
@@ -53,29 +92,39 @@ static void *checkpointer_main(void *user)
 {
     struct checkpointer *checkpointer = user;
     sqlite3 *db = NULL;
-    struct err err;
+    struct err err = {0};
 
     must(checkpointer != NULL);
     mutex_lock(&checkpointer->lock);
     for (;;) {
         while (!checkpointer->is_busy && !checkpointer->is_ending)
-            condvar_wait(&checkpointer->changed, &checkpointer->lock);
+            condvar_wait(&checkpointer->asked, &checkpointer->lock);
         if (!checkpointer->is_busy)
             break;
         mutex_unlock(&checkpointer->lock);
-        const int failed = checkpointer_copy(checkpointer->path, &db, &err);
-        if (failed != 0) {
+        const struct pass pass = checkpointer_copy(checkpointer->path, &db, &err);
+        if (pass.failed != 0) {
             db_close(db);
             db = NULL;
         }
         mutex_lock(&checkpointer->lock);
-        checkpointer->failed = failed;
+        checkpointer->last = pass;
         checkpointer->err = err;
         checkpointer->is_busy = false;
+        condvar_signal(&checkpointer->ended);
     }
     mutex_unlock(&checkpointer->lock);
     db_close(db);
     return NULL;
+}
+
+static void checkpointer_drop(struct checkpointer *checkpointer)
+{
+    must(!checkpointer->is_busy);
+    condvar_done(&checkpointer->ended);
+    condvar_done(&checkpointer->asked);
+    mutex_done(&checkpointer->lock);
+    xfree(checkpointer);
 }
 
 struct checkpointer *checkpointer_new(const char *path)
@@ -85,12 +134,11 @@ struct checkpointer *checkpointer_new(const char *path)
     must(path[0] == '/');
     checkpointer->path = path;
     mutex_init(&checkpointer->lock);
-    condvar_init(&checkpointer->changed);
+    condvar_init(&checkpointer->asked);
+    condvar_init(&checkpointer->ended);
     if (pthread_create(&checkpointer->thread, NULL, checkpointer_main, checkpointer) == 0)
         return checkpointer;
-    condvar_done(&checkpointer->changed);
-    mutex_done(&checkpointer->lock);
-    xfree(checkpointer);
+    checkpointer_drop(checkpointer);
     return NULL;
 }
 
@@ -101,12 +149,10 @@ void checkpointer_free(struct checkpointer *checkpointer)
     mutex_lock(&checkpointer->lock);
     must(!checkpointer->is_ending);
     checkpointer->is_ending = true;
-    condvar_signal(&checkpointer->changed);
+    condvar_signal(&checkpointer->asked);
     mutex_unlock(&checkpointer->lock);
     must(pthread_join(checkpointer->thread, NULL) == 0);
-    condvar_done(&checkpointer->changed);
-    mutex_done(&checkpointer->lock);
-    xfree(checkpointer);
+    checkpointer_drop(checkpointer);
 }
 
 bool checkpointer_is_busy(struct checkpointer *checkpointer)
@@ -118,16 +164,24 @@ bool checkpointer_is_busy(struct checkpointer *checkpointer)
     return is_busy;
 }
 
-int checkpointer_take_failure(struct checkpointer *checkpointer, struct err *err)
+void checkpointer_await(struct checkpointer *checkpointer)
+{
+    must(checkpointer != NULL);
+    mutex_lock(&checkpointer->lock);
+    while (checkpointer->is_busy)
+        condvar_wait(&checkpointer->ended, &checkpointer->lock);
+    mutex_unlock(&checkpointer->lock);
+}
+
+struct pass checkpointer_take(struct checkpointer *checkpointer, struct err *err)
 {
     mutex_lock(&checkpointer->lock);
     must(!checkpointer->is_busy);
-    const int failed = checkpointer->failed;
-    if (failed != 0)
+    const struct pass pass = checkpointer->last;
+    if (pass.failed != 0)
         *err = checkpointer->err;
-    checkpointer->failed = 0;
     mutex_unlock(&checkpointer->lock);
-    return failed;
+    return pass;
 }
 
 void checkpointer_begin(struct checkpointer *checkpointer)
@@ -135,6 +189,6 @@ void checkpointer_begin(struct checkpointer *checkpointer)
     mutex_lock(&checkpointer->lock);
     must(!checkpointer->is_busy);
     checkpointer->is_busy = true;
-    condvar_signal(&checkpointer->changed);
+    condvar_signal(&checkpointer->asked);
     mutex_unlock(&checkpointer->lock);
 }

@@ -6,9 +6,14 @@
  * file alone.
  *
  *   <file>.id    "0123456789abcdef0123456789abcdef 4711\n": id, seq
+ *                "0123456789abcdef0123456789abcdef 4711 copying\n": a checkpoint has begun
  *
- * Called by store.c at start, by maintain.c after a checkpoint, by backup.c for copies, and by
- * quiet_file.c in milligpuctl. In order: the side file, the ledger alone, comparing, copies.
+ * While the log is copied, the file alone is a mix of two moments: its newest entry may be an old
+ * one. So only the id counts then.
+ *
+ * Called by store.c at start, by checkpointer.c before each checkpoint and by maintain.c after it,
+ * by backup.c for copies, and by quiet_file.c in milligpuctl. In order: the side file, the ledger
+ * alone, comparing, copies.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -25,10 +30,13 @@
 
 enum { LEDGER_ID_LEN = 32, SIDE_BYTES_MAX = 128 };
 
+static const char copying_text[] = " copying\n";
+
 /* The identity of a file without its log. */
 struct ledger_id {
     char id[LEDGER_ID_LEN + 1]; /* "": none */
     int64_t seq;                /* number of the newest journal entry; -1: not readable */
+    bool is_copying;            /* in the side file only */
 };
 
 /* --- the side file --- */
@@ -56,7 +64,9 @@ static bool side_read(const char *path, struct ledger_id *out)
     char *end = text;
     errno = 0;
     out->seq = strtoll(text + LEDGER_ID_LEN + 1, &end, 10);
-    return errno == 0 && strcmp(end, "\n") == 0 && is_id(out->id) && out->seq >= 0;
+    out->is_copying = strcmp(end, copying_text) == 0;
+    return errno == 0 && (out->is_copying || strcmp(end, "\n") == 0) && is_id(out->id) &&
+           out->seq >= 0;
 }
 
 /* Atomic: file_replace() writes a temporary file, syncs and renames it. */
@@ -66,7 +76,8 @@ static int side_write(const char *path, const struct ledger_id *id, struct err *
     char text[SIDE_BYTES_MAX];
 
     must(is_id(id->id) && id->seq >= 0);
-    const int length = snprintf(text, sizeof text, "%s %" PRId64 "\n", id->id, id->seq);
+    const int length = snprintf(text, sizeof text, "%s %" PRId64 "%s", id->id, id->seq,
+                                id->is_copying ? copying_text : "\n");
     must(length > 0 && (size_t)length < sizeof text);
     return file_replace(name, (struct text){text, (size_t)length}, err);
 }
@@ -133,7 +144,7 @@ static bool is_the_same(const char *path)
 
     if (!side_read(path, &seen) || !read_alone(path, &id))
         return true;
-    return strcmp(seen.id, id.id) == 0 && (id.seq < 0 || id.seq >= seen.seq);
+    return strcmp(seen.id, id.id) == 0 && (seen.is_copying || id.seq < 0 || id.seq >= seen.seq);
 }
 
 int ledger_id_compare(const char *path, struct err *err)
@@ -157,6 +168,20 @@ int ledger_id_accept(const char *path, struct err *err)
     if (file_bytes(path, "") == 0 || !is_the_same(path))
         return side_remove(path, err);
     return 0;
+}
+
+int ledger_id_mark(const char *path, struct err *err)
+{
+    struct ledger_id seen;
+
+    must(path[0] == '/');
+    if (!side_read(path, &seen) || seen.is_copying)
+        return 0;
+    seen.is_copying = true;
+    /* A full disk must not keep the log from being copied. Without the file nothing is compared. */
+    if (side_write(path, &seen, err) != 0)
+        return side_remove(path, err);
+    return file_sync_folder(path, err);
 }
 
 int ledger_id_note(const struct store *store, struct err *err)

@@ -70,13 +70,18 @@ static int gathering_log_write(sqlite3_file *file, const void *bytes, int count,
     return SQLITE_OK;
 }
 
+/*
+ * A read within a transaction: SQLite abandons the transaction after an I/O error, but after a full
+ * disk it may abandon only the statement, without the gathered bytes of those before it.
+ */
 static int gathering_log_read(sqlite3_file *file, void *out, int count, sqlite3_int64 at)
 {
     struct gathering_log *log = log_of(file);
     const int rc = gathering_log_flush(log);
 
     must(count > 0 && at >= 0);
-    return rc == SQLITE_OK ? below_of(log)->pMethods->xRead(below_of(log), out, count, at) : rc;
+    return rc == SQLITE_OK ? below_of(log)->pMethods->xRead(below_of(log), out, count, at)
+                           : SQLITE_IOERR_WRITE;
 }
 
 static int gathering_log_truncate(sqlite3_file *file, sqlite3_int64 size)

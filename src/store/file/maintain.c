@@ -16,19 +16,16 @@ static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 
 static int maintain_run_checkpoint(struct store *store, int mode, struct err *err)
 {
-    int pages = 0;
-    int copied = 0;
-
-    const int rc = sqlite3_wal_checkpoint_v2(store->db, NULL, mode, &pages, &copied);
-    /* A reader or another process holds a lock: retry next time. */
-    if (rc == SQLITE_BUSY)
+    must(!store->is_passing);
+    const struct pass pass = checkpoint_run(store->path, store->db, mode, false, err);
+    /* Retry next time. */
+    if (pass.is_busy)
         return 0;
-    if (rc != SQLITE_OK)
-        return db_fail(store->db, rc, err, "checkpoint");
-    must(copied <= pages);
+    store->copied_pages = pass.copied;
+    store->has_lost_sync = pass.has_lost_sync;
     /* Incomplete: the log cannot be reset while a reader needs its end. */
-    if (copied < pages)
-        return 0;
+    if (pass.failed != 0 || pass.copied < pass.pages)
+        return pass.failed;
     store->wal_pages = 0; /* the next batch overwrites the log from its beginning */
     return ledger_id_note(store, err);
 }
@@ -39,34 +36,42 @@ int maintain_take_in_log(struct store *store, struct err *err)
     return store->memory ? 0 : maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
 }
 
+/* Takes the result of a pass that has ended. From wal_hard on the writer waits for its end. */
+static int maintain_hear(struct store *store, struct err *err)
+{
+    if (!store->is_passing)
+        return 0;
+    if (store->wal_pages >= store->limits.wal_hard)
+        checkpointer_await(store->checkpointer);
+    if (checkpointer_is_busy(store->checkpointer))
+        return 0;
+    const struct pass pass = checkpointer_take(store->checkpointer, err);
+    must(pass.failed <= 0);
+    store->is_passing = false;
+    store->copied_pages = pass.copied;
+    store->has_lost_sync = pass.has_lost_sync;
+    return pass.failed;
+}
+
 /*
  * The log can begin anew only when all of it is copied, but the writer goes on writing during a
  * pass. So each pass copies what came during the one before, while that is at most half as much;
- * the writer copies the rest. *out_waits: a pass runs or begins, so there is nothing else to do.
- * From wal_hard on none begins, and the writer waits for the disk.
+ * the writer copies the rest. Returns false if that is now.
  */
-static int maintain_beside(struct store *store, bool *out_waits, struct err *err)
+static bool maintain_begin_pass(struct store *store)
 {
     const int due = store->limits.wal_soft;
+    const int pages = store->wal_pages - store->copied_pages;
 
-    must(store->wal_pages >= due);
-    *out_waits = store->checkpointer != NULL && checkpointer_is_busy(store->checkpointer);
-    if (store->checkpointer == NULL || *out_waits)
-        return 0;
-    const int failed = checkpointer_take_failure(store->checkpointer, err);
-    if (failed != 0) {
-        store->asked_pages = store->pass_pages = 0;
-        return failed;
-    }
-    const int pages = store->wal_pages - store->asked_pages;
-    if (pages < due / PASS_PART || (store->asked_pages > 0 && pages > store->pass_pages / 2) ||
-        store->wal_pages >= store->limits.wal_hard)
-        return 0;
-    store->asked_pages = store->wal_pages;
+    must(store->wal_pages >= due && !store->is_passing);
+    if (store->checkpointer == NULL || store->wal_pages >= store->limits.wal_hard ||
+        pages <= due / PASS_PART || (store->pass_pages > 0 && pages > store->pass_pages / 2))
+        return false;
+    must(store->wal_pages > store->copied_pages); /* see checkpointer.c */
     store->pass_pages = pages;
+    store->is_passing = true;
     checkpointer_begin(store->checkpointer);
-    *out_waits = true;
-    return 0;
+    return true;
 }
 
 /*
@@ -76,14 +81,21 @@ static int maintain_beside(struct store *store, bool *out_waits, struct err *err
 int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
 {
     must(!store->in_batch);
-    if (store->memory || store->wal_pages < store->limits.wal_soft) {
-        store->asked_pages = store->pass_pages = 0; /* the log has begun anew */
+    int failed = maintain_hear(store, err);
+    if (failed != 0 || store->memory || store->is_passing)
+        return failed;
+    if (store->wal_pages < store->limits.wal_soft) {
+        store->copied_pages = store->pass_pages = 0; /* the log has begun anew */
         return 0;
     }
-    bool waits = false;
-    int failed = maintain_beside(store, &waits, err);
-    if (failed != 0 || waits)
-        return failed;
+    if (store->has_lost_sync)
+        return err_set(
+            err, ERR_IO,
+            "%s: a sync of the file failed, so its log is kept, and grows until milligpud "
+            "is started again, which copies all of it",
+            store->path);
+    if (maintain_begin_pass(store))
+        return 0;
     failed = maintain_run_checkpoint(store, SQLITE_CHECKPOINT_PASSIVE, err);
     /* Negative after the wall clock was set back: counts as long ago. */
     const int64_t since = now_ms - store->hard_ms;

@@ -1,9 +1,12 @@
 /*
  * The log is copied by a thread beside the writer. The disk here is one in memory (support/disk.h),
- * which one thread uses at a time: each test waits for the end of a pass before it goes on. Crash
- * tests kill milligpud while both write.
+ * which one thread uses at a time: a test waits for the end of a pass before it goes on, or holds
+ * the pass at a gate. Crash tests kill milligpud while both write.
  */
+#include <semaphore.h>
 #include <string.h>
+
+#include "milligpu/base/alloc.h"
 
 #include "store/store_internal.h"
 #include "support/disk.h"
@@ -12,6 +15,94 @@
 #include "unit/store/support_shelf.h"
 
 enum { DUE = 64 };
+
+/*
+ * A VFS around the disk that stops another thread than the test's once, before an operation.
+ */
+enum gate {
+    GATE_OPEN,
+    GATE_BEGIN,
+    GATE_MIDDLE
+}; /* the lock of a checkpoint; its sync of the log */
+
+static struct {
+    sqlite3_vfs *disk;
+    sqlite3_vfs vfs;
+    sqlite3_io_methods file;
+    sqlite3_io_methods log;
+    int (*sync)(sqlite3_file *file, int flags);
+    int (*shm_lock)(sqlite3_file *file, int at, int count, int flags);
+    pthread_t test;
+    _Atomic(enum gate) closed;
+    sem_t reached;
+    sem_t opens;
+} gates;
+
+static void pass_gate(enum gate gate)
+{
+    enum gate closed = gate;
+
+    if (pthread_equal(pthread_self(), gates.test) ||
+        !atomic_compare_exchange_strong(&gates.closed, &closed, GATE_OPEN))
+        return;
+    must(sem_post(&gates.reached) == 0);
+    must(sem_wait(&gates.opens) == 0);
+}
+
+static int log_sync(sqlite3_file *file, int flags)
+{
+    pass_gate(GATE_MIDDLE);
+    return gates.sync(file, flags);
+}
+
+static int file_shm_lock(sqlite3_file *file, int at, int count, int flags)
+{
+    static const int checkpoint_lock = 1;
+
+    if (at == checkpoint_lock && flags == (SQLITE_SHM_LOCK | SQLITE_SHM_EXCLUSIVE))
+        pass_gate(GATE_BEGIN);
+    return gates.shm_lock(file, at, count, flags);
+}
+
+static int gates_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
+{
+    const int rc = gates.disk->xOpen(gates.disk, name, file, flags, out);
+
+    must(vfs == &gates.vfs);
+    if (rc == SQLITE_OK && (flags & SQLITE_OPEN_WAL) != 0)
+        file->pMethods = &gates.log;
+    if (rc == SQLITE_OK && (flags & SQLITE_OPEN_MAIN_DB) != 0)
+        file->pMethods = &gates.file;
+    return rc;
+}
+
+/* The methods are those of the disk's files, which are all alike. */
+static void learn_methods(void)
+{
+    sqlite3_file *file = xcalloc(1, (size_t)gates.disk->szOsFile);
+
+    must(gates.disk->xOpen(gates.disk, NULL, file, SQLITE_OPEN_CREATE, NULL) == SQLITE_OK);
+    gates.file = gates.log = *file->pMethods;
+    gates.sync = gates.log.xSync;
+    gates.log.xSync = log_sync;
+    gates.shm_lock = gates.file.xShmLock;
+    gates.file.xShmLock = file_shm_lock;
+    must(file->pMethods->xClose(file) == SQLITE_OK);
+    xfree(file);
+}
+
+/* The next pass stops there; the test goes on when it has. */
+static void maintain_up_to(struct shelf *shelf, enum gate gate)
+{
+    atomic_store(&gates.closed, gate);
+    shelf_maintain(shelf, 1);
+    must(sem_wait(&gates.reached) == 0);
+}
+
+static void open_gate(void)
+{
+    must(sem_post(&gates.opens) == 0);
+}
 
 static void open_beside(struct shelf *shelf)
 {
@@ -95,23 +186,135 @@ TEST(checkpointer__copies_again_what_came_meanwhile)
     static struct shelf shelf;
     shelf_with_node(&shelf);
     write_pages(&shelf, 8 * DUE);
+    const int first = shelf.store->wal_pages;
     shelf_maintain(&shelf, 1);
     await_pass(&shelf);
-    const int asked = shelf.store->asked_pages;
-    assert_int_equal(shelf.store->pass_pages, asked);
-    write_pages(&shelf, asked + 2 * DUE);
+    write_pages(&shelf, first + 2 * DUE);
     shelf_maintain(&shelf, 2);
-    await_pass(&shelf);
     assert_in_range(shelf.store->pass_pages, 2 * DUE, 3 * DUE);
+    await_pass(&shelf);
     assert_int_equal(entries_in_file(&shelf), shelf.store->seq_stable);
-    write_pages(&shelf, shelf.store->asked_pages + 2 * DUE); /* not half as much */
+    write_pages(&shelf, first + 5 * DUE); /* not half as much */
     shelf_maintain(&shelf, 3);
     assert_false(is_busy(&shelf));
     assert_int_equal(shelf.store->wal_pages, 0);
     write_pages(&shelf, 1); /* from the beginning of the log */
     assert_true(shelf.store->wal_pages < DUE);
-    shelf_maintain(&shelf, 4);
-    assert_int_equal(shelf.store->asked_pages, 0);
+    shelf_done(&shelf);
+    disk_clear();
+}
+
+/*
+ * A pass that begins late copies more than there was when it was asked for. If a second one began
+ * then, with nothing to copy, the writer could begin the log anew beside it, and SQLite would take
+ * frames of the new log for copied (checkpointer.c).
+ */
+TEST(checkpointer__begins_no_pass_if_everything_is_copied)
+{
+    static struct shelf shelf;
+    shelf_with_node(&shelf);
+    write_pages(&shelf, DUE);
+    maintain_up_to(&shelf, GATE_BEGIN);
+    write_pages(&shelf, shelf.store->wal_pages + DUE / 4); /* as much as a second pass would copy */
+    shelf_maintain(&shelf, 2);                             /* the pass has not begun */
+    open_gate();
+    await_pass(&shelf);
+    shelf_maintain(&shelf, 3);
+    assert_false(shelf.store->is_passing);
+    assert_int_equal(shelf.store->wal_pages, 0);
+    write_pages(&shelf, DUE);
+    shelf_save_and_turn(&shelf);
+    shelf_sound(&shelf);
+    shelf_done(&shelf);
+    disk_clear();
+}
+
+static void lose_power(struct shelf *shelf)
+{
+    disk_cut();
+    shelf_close(shelf);
+    disk_restart(DISK_KEEPS_NONE, 1);
+    shelf_open(shelf);
+    shelf_same(shelf);
+    shelf_sound(shelf);
+    shelf_done(shelf);
+    disk_clear();
+}
+
+/* What a pass copied while the writer went on is synced, and counts as copied. */
+TEST(checkpointer__syncs_the_file_although_the_writer_goes_on)
+{
+    static struct shelf shelf;
+    struct err err;
+    shelf_with_node(&shelf);
+    write_pages(&shelf, DUE);
+    maintain_up_to(&shelf, GATE_MIDDLE);
+    write_pages(&shelf, 2 * DUE);
+    open_gate();
+    await_pass(&shelf);
+    /* The writer copies the rest. It has to sync all that no pass has, so it may try again. */
+    shelf.store->pass_pages = 1;
+    disk_fail(DISK_SYNC, 2, SQLITE_IOERR, false); /* of the file, after that of the log */
+    assert_int_equal(shelf.ops.maintain(shelf.ops.ctx, 2, &err), -(int)ERR_IO);
+    assert_int_equal(disk_failed(), 1);
+    shelf_maintain(&shelf, 3);
+    assert_int_equal(shelf.store->wal_pages, 0);
+    write_pages(&shelf, DUE / 2); /* over the beginning of the log */
+    lose_power(&shelf);
+}
+
+/* The kernel may have dropped pages that count as copied: the log has to keep them. */
+TEST(checkpointer__copies_nothing_after_a_sync_that_failed)
+{
+    static struct shelf shelf;
+    struct err err;
+    shelf_with_node(&shelf);
+    write_pages(&shelf, DUE);
+    maintain_up_to(&shelf, GATE_MIDDLE);
+    write_pages(&shelf, 2 * DUE);
+    disk_fail(DISK_SYNC, 2, SQLITE_IOERR, false);
+    open_gate();
+    await_pass(&shelf);
+    assert_int_equal(shelf.ops.maintain(shelf.ops.ctx, 2, &err), -(int)ERR_IO);
+    assert_non_null(strstr(err.text, "checkpoint"));
+    const int pages = shelf.store->wal_pages;
+    assert_int_equal(shelf.ops.maintain(shelf.ops.ctx, 3, &err), -(int)ERR_IO);
+    assert_non_null(strstr(err.text, "until milligpud is started again"));
+    write_pages(&shelf, pages + 1);
+    assert_int_equal(shelf.ops.maintain(shelf.ops.ctx, 4, &err), -(int)ERR_IO);
+    assert_true(shelf.store->wal_pages > pages);
+    shelf.store->limits.wal_max = pages;
+    assert_int_equal(shelf.ops.begin(shelf.ops.ctx, &err), -(int)ERR_FULL);
+    assert_non_null(strstr(err.text, "a sync of the file failed"));
+    lose_power(&shelf);
+}
+
+static void *open_gate_later(void *shelf)
+{
+    int64_t until_ms = 0;
+
+    for (int i = 0; i < 10; i++)
+        (void)patience_left(&until_ms);
+    must(shelf != NULL);
+    open_gate();
+    return NULL;
+}
+
+TEST(checkpointer__is_waited_for_when_the_log_is_long)
+{
+    static struct shelf shelf;
+    pthread_t thread;
+    shelf_with_node(&shelf);
+    write_pages(&shelf, DUE);
+    maintain_up_to(&shelf, GATE_MIDDLE);
+    write_pages(&shelf, 2 * DUE);
+    shelf.store->limits.wal_hard = 2 * DUE;
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &shelf), 0);
+    shelf_maintain(&shelf, 2);
+    assert_false(is_busy(&shelf));
+    assert_int_equal(shelf.store->wal_pages, 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    shelf_sound(&shelf);
     shelf_done(&shelf);
     disk_clear();
 }
@@ -140,11 +343,8 @@ TEST(checkpointer__says_once_that_the_disk_failed_and_tries_again)
     await_pass(&shelf);
     assert_int_equal(shelf.ops.maintain(shelf.ops.ctx, 2, &err), -(int)ERR_FULL);
     assert_non_null(strstr(err.text, "checkpoint"));
-    assert_int_equal(checkpointer_take_failure(shelf.store->checkpointer, &err), 0);
     disk_fail(0, 0, SQLITE_OK, false);
-    shelf_maintain(&shelf, 3);
-    await_pass(&shelf);
-    shelf_maintain(&shelf, 4);
+    shelf_maintain(&shelf, 3); /* by the writer, which knows what is copied afterwards */
     assert_int_equal(shelf.store->wal_pages, 0);
     shelf_sound(&shelf);
     shelf_done(&shelf);
@@ -217,7 +417,15 @@ static int use_fake_disk(void **state)
 {
     (void)state;
     disk_install();
-    return 0;
+    gates.test = pthread_self();
+    must(sem_init(&gates.reached, 0, 0) == 0 && sem_init(&gates.opens, 0, 0) == 0);
+    gates.disk = sqlite3_vfs_find(NULL);
+    learn_methods();
+    gates.vfs = *gates.disk;
+    gates.vfs.zName = "gates";
+    gates.vfs.xOpen = gates_open;
+    gates.vfs.pNext = NULL;
+    return sqlite3_vfs_register(&gates.vfs, 1);
 }
 
 TEST_GROUP(use_fake_disk, NULL)
