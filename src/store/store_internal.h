@@ -274,7 +274,6 @@ struct store {
     int64_t page_bytes;    /* a power of two that the file keeps for its life */
     int wal_pages;         /* pages in the log; 0 after a complete checkpoint */
     int copied_pages;      /* pages of the log in the file, as the last checkpoint said, or more */
-    int pass_pages;        /* how many the last pass of the checkpointer had to copy; 0: none */
     bool is_passing;       /* a pass was begun, and its result was not taken yet */
     bool has_lost_sync;    /* of the file: no checkpoint is made any more, see checkpointer.c */
     int64_t hard_ms;       /* UTC time of the last checkpoint that waited for readers */

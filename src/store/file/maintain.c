@@ -10,8 +10,8 @@
  * BUSY_MS is the timeout that db_open() sets.
  */
 enum { CHECKPOINT_WAIT_MS = 100, BUSY_MS = 2000, HARD_PAUSE_MS = 1000 };
-/* A smaller part of the pages that make a checkpoint due is worth no pass beside the writer. */
-enum { PASS_PART = 64 };
+/* This part of the pages that make a checkpoint due is left to the writer, not to a pass. */
+enum { OWN_PART = 16 };
 static const int64_t day_ms = INT64_C(24) * 60 * 60 * 1000;
 
 static int maintain_run_checkpoint(struct store *store, int mode, struct err *err)
@@ -55,20 +55,18 @@ static int maintain_hear(struct store *store, struct err *err)
 
 /*
  * The log can begin anew only when all of it is copied, but the writer goes on writing during a
- * pass. So each pass copies what came during the one before, while that is at most half as much;
- * the writer copies the rest. Returns false if that is now.
+ * pass. So each pass copies what came during the one before, until that is little, or the log is
+ * long. Returns false if the writer copies the rest now.
  */
 static bool maintain_begin_pass(struct store *store)
 {
     const int due = store->limits.wal_soft;
-    const int pages = store->wal_pages - store->copied_pages;
 
     must(store->wal_pages >= due && !store->is_passing);
     if (store->checkpointer == NULL || store->wal_pages >= store->limits.wal_hard ||
-        pages <= due / PASS_PART || (store->pass_pages > 0 && pages > store->pass_pages / 2))
+        store->wal_pages - store->copied_pages <= due / OWN_PART)
         return false;
     must(store->wal_pages > store->copied_pages); /* see checkpointer.c */
-    store->pass_pages = pages;
     store->is_passing = true;
     checkpointer_begin(store->checkpointer);
     return true;
@@ -85,7 +83,7 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
     if (failed != 0 || store->memory || store->is_passing)
         return failed;
     if (store->wal_pages < store->limits.wal_soft) {
-        store->copied_pages = store->pass_pages = 0; /* the log has begun anew */
+        store->copied_pages = 0; /* the log has begun anew */
         return 0;
     }
     if (store->has_lost_sync)
