@@ -206,6 +206,26 @@ CORE_TEST(restore__finds_the_absent_gpus_of_each_node)
 }
 
 /* A second pod on a node that has all its GPUs: nothing is drafted, and since_ms stays. */
+/* More GPUs than a draft has room for without memory of its own, which it gives back. */
+CORE_TEST(restore__finds_the_absent_gpus_of_a_pod_that_holds_many)
+{
+    enum { MANY = DRAFT_GPUS_FEW + 1 };
+    struct gpu gpu[MANY];
+    struct share share[MANY];
+    char id[16];
+    struct err err;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        (void)snprintf(id, sizeof id, "GPU-%02u", i);
+        gpu[i] = row_of_gpu(core, id, (uint16_t)i, GPU_ABSENT);
+        share[i] = (struct share){.container = "c0", .gpu = gpu[i].id, .milli = 300};
+    }
+    assert_int_equal(restore_node(core, "n1", gpu, MANY, &err), 0);
+    assert_int_equal(restore_pod(core, "a", share, MANY, &err), 0);
+    assert_int_equal(ledger_check(core->ledger, &err), 0);
+    assert_int_equal(ledger_node(core->ledger, text_of("n1"))->n_gpus, MANY);
+}
+
 CORE_TEST(restore__adds_pods_to_a_node)
 {
     struct err err;
