@@ -24,6 +24,7 @@
 
 #include "cluster.h"
 #include "measure.h"
+#include "slow_disk.h"
 #include "webhook_fixture.h"
 
 enum {
@@ -374,15 +375,17 @@ static double written_bytes(void)
     return (double)bytes;
 }
 
-static void say_of(uint32_t outstanding, const char *what, double value, const char *unit)
+static void say_of(const char *disk, uint32_t outstanding, const char *what, double value,
+                   const char *unit)
 {
     char name[64];
 
-    (void)snprintf(name, sizeof name, "bind.%u_outstanding.%s", outstanding, what);
+    (void)snprintf(name, sizeof name, "bind%s.%u_outstanding.%s", disk, outstanding, what);
     say(name, value, unit);
 }
 
-static void measure(struct bench_daemon *daemon, uint32_t outstanding, uint32_t binds)
+static void measure(struct bench_daemon *daemon, const char *disk, uint32_t outstanding,
+                    uint32_t binds)
 {
     struct bind *bind = xcalloc(outstanding, sizeof *bind);
     struct series series;
@@ -407,13 +410,13 @@ static void measure(struct bench_daemon *daemon, uint32_t outstanding, uint32_t 
     const double bytes = written_bytes() - written;
 
     const double count = (double)series.count;
-    say_of(outstanding, "rate", count / seconds, "binds/s");
-    (void)snprintf(name, sizeof name, "bind.%u_outstanding.latency", outstanding);
+    say_of(disk, outstanding, "rate", count / seconds, "binds/s");
+    (void)snprintf(name, sizeof name, "bind%s.%u_outstanding.latency", disk, outstanding);
     series_say(&series, name);
-    say_of(outstanding, "commits", committed, "commits");
-    say_of(outstanding, "binds_per_commit", count / committed, "binds");
-    say_of(outstanding, "writer_cpu_per_bind", spent / count / 1000, "us");
-    say_of(outstanding, "written_per_bind", bytes / count, "bytes");
+    say_of(disk, outstanding, "commits", committed, "commits");
+    say_of(disk, outstanding, "binds_per_commit", count / committed, "binds");
+    say_of(disk, outstanding, "writer_cpu_per_bind", spent / count / 1000, "us");
+    say_of(disk, outstanding, "written_per_bind", bytes / count, "bytes");
     for (uint32_t i = 0; i < outstanding; i++) {
         http_call_done(&bind[i].call);
         strbuf_done(&bind[i].body);
@@ -422,23 +425,37 @@ static void measure(struct bench_daemon *daemon, uint32_t outstanding, uint32_t 
     xfree(bind);
 }
 
-int main(int argc, char **argv)
+/* A ledger and threads of its own, with all loads one after the other. */
+static void measure_disk(const struct options *options, const char *disk, bool is_slow)
 {
     static const uint32_t outstanding[] = {1, 16, OUTSTANDING_MAX};
-    struct options options;
+    const uint32_t binds = options->quick ? 500 : 4000;
     struct bench_daemon daemon;
+    char folder[4096];
+
+    folder_make(options->folder, folder, sizeof folder);
+    bench_daemon_start(&daemon, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
+    slow_disk_set(is_slow);
+    for (size_t i = 0; i < ARRAY_LEN(outstanding); i++)
+        measure(&daemon, disk, outstanding[i], binds);
+    slow_disk_set(false);
+    bench_daemon_stop(&daemon);
+    folder_drop(folder);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options;
     char folder[4096];
 
     if (!options_read(argc, argv, &options))
         return 2;
-    const uint32_t binds = options.quick ? 500 : 4000;
+    slow_disk_install();
     folder_make(options.folder, folder, sizeof folder);
     say("bind.reference.fdatasync_before", sync_rate(folder, SYNCS), "syncs/s");
-    bench_daemon_start(&daemon, folder, binds * (uint32_t)ARRAY_LEN(outstanding));
-    for (size_t i = 0; i < ARRAY_LEN(outstanding); i++)
-        measure(&daemon, outstanding[i], binds);
-    bench_daemon_stop(&daemon);
+    measure_disk(&options, "", false);
     say("bind.reference.fdatasync_after", sync_rate(folder, SYNCS), "syncs/s");
+    measure_disk(&options, ".slow_disk", true);
     folder_drop(folder);
     return 0;
 }

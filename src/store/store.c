@@ -283,7 +283,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_begin(void *ctx, struct err *err)
                          "log is checkpointed",
                          store->path, store->wal_pages, store->limits.wal_max,
                          store->has_lost_sync
-                             ? "a sync of the file failed, and only a new start copies the log"
+                             ? "a sync of the file failed, and only a restart copies the log"
                              : "a program reads the ledger and does not finish");
     if (failed == 0)
         failed = db_run(store->stmt[ST_BEGIN], err);

@@ -446,7 +446,7 @@ void checkpointer_await(struct checkpointer *checkpointer); /* the end of a pass
 struct pass {
     int pages;          /* in the log */
     int copied;         /* of these, in the file; INT_MAX: not known */
-    bool is_busy;       /* a reader or another process has a lock: nothing was done */
+    bool is_busy;       /* a reader or another process has a lock; some may be copied */
     bool has_lost_sync; /* of the file: pages may be missing there that count as copied */
     int failed;         /* 0, or negative with err */
 };

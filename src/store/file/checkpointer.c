@@ -64,12 +64,15 @@ struct pass checkpoint_run(const char *path, sqlite3 *db, int mode, bool is_besi
         return pass;
     int rc = sqlite3_wal_checkpoint_v2(db, NULL, mode, &pass.pages, &pass.copied);
     must(rc != SQLITE_OK || pass.copied <= pass.pages);
-    if (rc == SQLITE_OK && (is_beside || pass.copied < pass.pages)) {
-        rc = checkpoint_sync(db);
-        pass.has_lost_sync = rc != SQLITE_OK;
+    /* BUSY with a count: something was copied, and a reader needs the rest of the log. */
+    const bool has_count = (rc == SQLITE_OK || rc == SQLITE_BUSY) && pass.copied >= 0;
+    if (has_count && (is_beside || pass.copied < pass.pages || rc == SQLITE_BUSY)) {
+        const int synced = checkpoint_sync(db);
+        pass.has_lost_sync = synced != SQLITE_OK;
+        rc = synced != SQLITE_OK ? synced : rc;
     }
     pass.is_busy = rc == SQLITE_BUSY;
-    if (rc != SQLITE_OK || pass.copied < 0) /* negative: the connection knows of no log */
+    if (!has_count || pass.has_lost_sync)
         pass.copied = INT_MAX;
     if (rc != SQLITE_OK && !pass.is_busy)
         pass.failed = db_fail(db, rc, err, "checkpoint");

@@ -175,8 +175,10 @@ int ledger_id_mark(const char *path, struct err *err)
     struct ledger_id seen;
 
     must(path[0] == '/');
-    if (!side_read(path, &seen) || seen.is_copying)
+    if (!side_read(path, &seen))
         return 0;
+    if (seen.is_copying)
+        return file_sync_folder(path, err); /* maybe it failed then */
     seen.is_copying = true;
     /* A full disk must not keep the log from being copied. Without the file nothing is compared. */
     if (side_write(path, &seen, err) != 0)

@@ -18,11 +18,10 @@ static int maintain_run_checkpoint(struct store *store, int mode, struct err *er
 {
     must(!store->is_passing);
     const struct pass pass = checkpoint_run(store->path, store->db, mode, false, err);
-    /* Retry next time. */
-    if (pass.is_busy)
-        return 0;
     store->copied_pages = pass.copied;
     store->has_lost_sync = pass.has_lost_sync;
+    if (pass.is_busy)
+        return 0; /* retry next time */
     /* Incomplete: the log cannot be reset while a reader needs its end. */
     if (pass.failed != 0 || pass.copied < pass.pages)
         return pass.failed;
@@ -83,7 +82,7 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
     if (failed != 0 || store->memory || store->is_passing)
         return failed;
     if (store->wal_pages < store->limits.wal_soft) {
-        store->copied_pages = 0; /* the log has begun anew */
+        store->copied_pages = 0; /* the log has begun anew, or will with the next batch */
         return 0;
     }
     if (store->has_lost_sync)

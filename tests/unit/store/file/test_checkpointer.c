@@ -263,6 +263,34 @@ TEST(checkpointer__syncs_the_file_although_the_writer_goes_on)
     lose_power(&shelf);
 }
 
+/*
+ * A checkpoint that a reader keeps from its end says that it was busy, but counts as copied what it
+ * has written. One of its syncs is that of the file.
+ */
+TEST(checkpointer__syncs_what_a_busy_checkpoint_has_copied)
+{
+    static struct shelf shelf;
+    struct reader reader;
+    struct pass pass = {.copied = 0};
+    struct err err;
+    shelf_with_node(&shelf);
+    write_pages(&shelf, DUE);
+    assert_int_equal(reader_open(shelf.store, &reader, &err), 0);
+    assert_int_equal(db_exec(reader.db, "BEGIN; SELECT * FROM node", &err), 0);
+    write_pages(&shelf, 2 * DUE);
+    for (uint64_t n = 1; n < 9 && !pass.has_lost_sync; n++) {
+        assert_false(pass.is_busy);
+        disk_fail(DISK_SYNC, n, SQLITE_IOERR, false);
+        pass = checkpoint_run(shelf.path, shelf.store->db, SQLITE_CHECKPOINT_RESTART, false, &err);
+    }
+    assert_true(pass.has_lost_sync);
+    assert_int_equal(pass.failed, -(int)ERR_IO);
+    disk_fail(0, 0, SQLITE_OK, false);
+    reader_done(&reader);
+    shelf.store->has_lost_sync = true;
+    lose_power(&shelf);
+}
+
 /* The kernel may have dropped pages that count as copied: the log has to keep them. */
 TEST(checkpointer__copies_nothing_after_a_sync_that_failed)
 {
