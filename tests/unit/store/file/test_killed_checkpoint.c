@@ -1,7 +1,8 @@
 /*
- * milligpud is killed before each write of a checkpoint, after retention has freed pages that the
- * journal uses again. The file alone is then a mix of two moments, whose newest journal entry may
- * be an old one; with its log it is a ledger of ours, and is never taken for another one.
+ * Checkpoints of a real file. milligpud is killed before each write of one, after retention has
+ * freed pages that the journal uses again: the file alone is then a mix of two moments, whose
+ * newest journal entry may be an old one; with its log it is a ledger of ours, and is never taken
+ * for another one. And passes of the checkpointer run while the writer goes on.
  */
 #include <stdatomic.h>
 #include <sys/wait.h>
@@ -133,6 +134,36 @@ TEST(killed_checkpoint__beside_the_writer_leaves_a_ledger_of_ours)
     for (uint64_t n = 1; is_ours_after(n, true); n = point_after(n + 1))
         points++;
     assert_true(points > 4);
+}
+
+/* Passes beside a writer that does not wait for them, with steps that write nothing. */
+TEST(checkpointer__loses_nothing_beside_a_writer_that_goes_on)
+{
+    static struct shelf shelf;
+    uint32_t passes = 0;
+
+    shelf_init(&shelf);
+    shelf.rules.checkpoints_beside = true;
+    shelf_open(&shelf);
+    shelf.store->limits.wal_soft = DUE;
+    (void)core_node(&shelf.core, "n1", two_a100, 2);
+    shelf_save(&shelf);
+    for (int i = 0; i < 400; i++) {
+        write_batches(&shelf, 1);
+        core_forget_undo(&shelf.core);
+        shelf.written = 0;
+        for (int steps = i % 7 == 0 ? 3 : 1; steps > 0; steps--) {
+            const bool was_passing = shelf.store->is_passing;
+            shelf_maintain(&shelf, shelf.core.now_ms);
+            passes += shelf.store->is_passing && !was_passing;
+        }
+        if (i % 100 == 0)
+            shelf_sound(&shelf);
+    }
+    assert_true(passes > 10);
+    shelf_turn(&shelf);
+    shelf_sound(&shelf);
+    shelf_done(&shelf);
 }
 
 static int use_deadly_disk(void **state)
