@@ -46,7 +46,7 @@ void cluster_question_json(struct strbuf *out, const struct cluster_question *qu
 /* From now on, write each change to this store too; NULL: stop. Call within an open batch. */
 void cluster_write_to(const struct store_ops *ops);
 
-/* An open ledger that belongs to the cluster "bench"; path may be ":memory:". */
+/* An open ledger that belongs to the cluster "bench"; path may be ":memory:". As store_rules. */
 struct store *cluster_store(const char *path, bool checkpoints_beside) MUST_USE;
 /* Nodes 0 .. nodes-1, without pods. */
 struct ledger *cluster_ledger(uint32_t nodes) MUST_USE;

@@ -23,7 +23,7 @@ static sqlite3_vfs *fast;
 static sqlite3_vfs slow;
 static atomic_bool disk_is_slow;
 
-/* The file of the VFS below is first, as that VFS expects; what is remembered lies behind it. */
+/* The file of the VFS below is first, as that VFS expects; the memory lies behind it. */
 static struct slow_file *memory_of(sqlite3_file *file)
 {
     return (struct slow_file *)(void *)((char *)file + (fast->szOsFile + 15) / 16 * 16);

@@ -182,7 +182,7 @@ static int open_all(struct store *store, const struct store_rules *rules, struct
 /* Also for a partly opened store. */
 static void store_free(struct store *store)
 {
-    checkpointer_free(store->checkpointer);
+    must(store->checkpointer == NULL);
     close_db(store);
     /* After SQLite has closed the file: close() drops SQLite's POSIX locks on it. */
     for (size_t i = 0; i < ARRAY_LEN(store->raw_fd); i++)

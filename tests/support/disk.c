@@ -127,7 +127,7 @@ static int write_piece(const struct handle *handle, struct text bytes, sqlite3_i
 }
 
 /*
- * What the store writes to the log at once (log_vfs.c) the kernel may write in any order, and a
+ * The kernel may write in any order what the store writes to the log at once (log_vfs.c), and a
  * disk keeps any part of it. SQLite itself never writes more than a page at once.
  */
 static int file_write(sqlite3_file *base, const void *from, int n, sqlite3_int64 at)

@@ -8,7 +8,7 @@
  *   <file>.id    "0123456789abcdef0123456789abcdef 4711\n": id, seq
  *                "0123456789abcdef0123456789abcdef 4711 copying\n": a checkpoint has begun
  *
- * While the log is copied, the file alone is a mix of two moments: its newest entry may be an old
+ * The file alone is a mix of two moments while the log is copied: its newest entry may be an old
  * one. So only the id counts then.
  *
  * Called by store.c at start, by checkpointer.c before each checkpoint and by maintain.c after it,

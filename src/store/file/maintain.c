@@ -89,7 +89,7 @@ int maintain_checkpoint(struct store *store, int64_t now_ms, struct err *err)
         return err_set(
             err, ERR_IO,
             "%s: a sync of the file failed, so its log is kept, and grows until milligpud "
-            "is started again, which copies all of it",
+            "is started again while no other program has the file open",
             store->path);
     if (maintain_begin_pass(store))
         return 0;

@@ -180,7 +180,7 @@ TEST(checkpointer__copies_the_log_and_leaves_the_rest_to_the_writer)
     disk_clear();
 }
 
-/* While the writer goes on, passes follow each other until little is left. */
+/* Passes follow each other, beside a writer that goes on, until little is left. */
 TEST(checkpointer__copies_again_what_came_meanwhile)
 {
     static struct shelf shelf;
@@ -229,6 +229,24 @@ TEST(checkpointer__begins_no_pass_if_everything_is_copied)
     disk_clear();
 }
 
+/* A pass in the middle, and as much written since. */
+static void hold_a_pass(struct shelf *shelf)
+{
+    shelf_with_node(shelf);
+    write_pages(shelf, DUE);
+    maintain_up_to(shelf, GATE_MIDDLE);
+    write_pages(shelf, 2 * DUE);
+}
+
+/* The log cannot begin anew before the reader is done. */
+static void read_on(struct shelf *shelf, struct reader *reader)
+{
+    struct err err;
+
+    assert_int_equal(reader_open(shelf->store, reader, &err), 0);
+    assert_int_equal(db_exec(reader->db, "BEGIN; SELECT * FROM node", &err), 0);
+}
+
 static void lose_power(struct shelf *shelf)
 {
     disk_cut();
@@ -241,15 +259,12 @@ static void lose_power(struct shelf *shelf)
     disk_clear();
 }
 
-/* What a pass copied while the writer went on is synced, and counts as copied. */
+/* A pass syncs what it has copied while the writer went on; that counts as copied. */
 TEST(checkpointer__syncs_the_file_although_the_writer_goes_on)
 {
     static struct shelf shelf;
     struct err err;
-    shelf_with_node(&shelf);
-    write_pages(&shelf, DUE);
-    maintain_up_to(&shelf, GATE_MIDDLE);
-    write_pages(&shelf, 2 * DUE);
+    hold_a_pass(&shelf);
     open_gate();
     await_pass(&shelf);
     /* The writer copies the rest. It has to sync all that no pass has, so it may try again. */
@@ -275,8 +290,7 @@ TEST(checkpointer__syncs_what_a_busy_checkpoint_has_copied)
     struct err err;
     shelf_with_node(&shelf);
     write_pages(&shelf, DUE);
-    assert_int_equal(reader_open(shelf.store, &reader, &err), 0);
-    assert_int_equal(db_exec(reader.db, "BEGIN; SELECT * FROM node", &err), 0);
+    read_on(&shelf, &reader);
     write_pages(&shelf, 2 * DUE);
     for (uint64_t n = 1; n < 9 && !pass.has_lost_sync; n++) {
         assert_false(pass.is_busy);
@@ -296,10 +310,7 @@ TEST(checkpointer__copies_nothing_after_a_sync_that_failed)
 {
     static struct shelf shelf;
     struct err err;
-    shelf_with_node(&shelf);
-    write_pages(&shelf, DUE);
-    maintain_up_to(&shelf, GATE_MIDDLE);
-    write_pages(&shelf, 2 * DUE);
+    hold_a_pass(&shelf);
     disk_fail(DISK_SYNC, 2, SQLITE_IOERR, false);
     open_gate();
     await_pass(&shelf);
@@ -333,10 +344,7 @@ TEST(checkpointer__is_waited_for_when_the_log_is_long)
     static struct shelf shelf;
     pthread_t thread;
     struct err err;
-    shelf_with_node(&shelf);
-    write_pages(&shelf, DUE);
-    maintain_up_to(&shelf, GATE_MIDDLE);
-    write_pages(&shelf, 2 * DUE);
+    hold_a_pass(&shelf);
     shelf.store->limits.wal_hard = 2 * DUE;
     assert_int_equal(pthread_create(&thread, NULL, open_gate_later, &shelf), 0);
     /* waits before it uses the disk, which the pass uses now */
@@ -388,8 +396,7 @@ TEST(checkpointer__waits_for_no_reader)
     struct reader reader;
     struct err err;
     shelf_with_node(&shelf);
-    assert_int_equal(reader_open(shelf.store, &reader, &err), 0);
-    assert_int_equal(db_exec(reader.db, "BEGIN; SELECT * FROM node", &err), 0);
+    read_on(&shelf, &reader);
     write_pages(&shelf, DUE);
     shelf_maintain(&shelf, 1);
     await_pass(&shelf);
