@@ -38,10 +38,11 @@ static int deadly_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, i
     must(vfs == &deadly_vfs);
     if (rc != SQLITE_OK || (flags & SQLITE_OPEN_MAIN_DB) == 0)
         return rc;
-    file_methods = *file->pMethods;
-    if (file_methods.xWrite != deadly_write)
+    if (write_to_disk == NULL) { /* at the first open no pass runs yet that reads these */
+        file_methods = *file->pMethods;
         write_to_disk = file_methods.xWrite;
-    file_methods.xWrite = deadly_write;
+        file_methods.xWrite = deadly_write;
+    }
     file->pMethods = &file_methods;
     return rc;
 }
