@@ -31,12 +31,14 @@ struct simulation {
     struct ledger *ledger;
     struct snapshot *snapshot;
     struct score_cache *cache;
-    struct tally *tally; /* NULL if the workload is known from the start */
-    struct arena arena;  /* for one decision */
-    struct host *left;   /* free CPU and memory of each node */
+    struct tally *tally;         /* NULL if the workload is known from the start */
+    struct arena arena;          /* for one decision */
+    struct host *left;           /* free CPU and memory of each node */
+    struct simulate_seen *seen;  /* each node */
+    const struct node **in_slot; /* the nodes of the snapshot */
     /* candidate nodes of one filter call */
     struct text *name;
-    uint32_t *hash;
+    struct known_node *known;
     uint32_t *asked; /* indexes of the nodes */
     uint64_t allocated_milli;
     /* separate generators, so that every policy gets the same arrivals */
@@ -47,6 +49,12 @@ struct simulation {
     struct simulate_running *run;
     int64_t report_at_ns; /* time of the next progress report */
     bool is_reported;
+};
+
+/* A node, as milligpud recognises it. */
+struct simulate_seen {
+    struct text name;
+    uint32_t slot;
 };
 
 /* The place of a pod. */
@@ -70,13 +78,34 @@ static void simulate_do(struct simulation *sim, const struct command *command)
     change_done(&change);
 }
 
+/* Keeps the nodes by slot, which milligpud recognises in the names that kube-scheduler sends. */
 static void simulate_publish(struct simulation *sim)
 {
     struct snapshot *before = sim->snapshot;
+    const struct node *former;
+    const struct node *node;
+    uint32_t at = 0;
 
     sim->snapshot = ledger_publish(sim->ledger, NULL, 0);
     must(sim->snapshot != NULL);
+    if (before == NULL || before->slots < sim->snapshot->slots)
+        sim->in_slot = xrealloc(sim->in_slot, sim->snapshot->slots, sizeof *sim->in_slot);
+    while (snapshot_next_change(before, sim->snapshot, &at, &former, &node))
+        sim->in_slot[at - 1] = node;
     snapshot_unref(before);
+}
+
+static void simulate_find_slots(struct simulation *sim)
+{
+    const struct world *world = sim->world;
+    const struct node *node;
+
+    for (uint32_t i = 0; i < world->n_nodes; i++) {
+        struct simulate_seen *seen = &sim->seen[i];
+        seen->name = text_of(world->node[i].name);
+        snapshot_nodes(sim->snapshot, 1, &seen->name, &world->node[i].hash, &node, &seen->slot);
+        must(node != NULL && node == sim->in_slot[seen->slot]);
+    }
 }
 
 static void simulate_set_policy_context(struct simulation *sim, const struct workload *workload)
@@ -110,7 +139,8 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
     sim->tally = sim->options->learn ? tally_new() : NULL;
     sim->left = xcalloc(world->n_nodes, sizeof *sim->left);
     sim->name = xcalloc(world->n_nodes, sizeof *sim->name);
-    sim->hash = xcalloc(world->n_nodes, sizeof *sim->hash);
+    sim->known = xcalloc(world->n_nodes, sizeof *sim->known);
+    sim->seen = xcalloc(world->n_nodes, sizeof *sim->seen);
     sim->asked = xcalloc(world->n_nodes, sizeof *sim->asked);
     sim->random_arrivals = sim->options->seed;
     sim->random_ends = ~(uint64_t)sim->options->seed;
@@ -125,6 +155,7 @@ static void simulate_start(struct simulation *sim, const struct workload *worklo
         simulate_set_policy_context(sim, workload);
     }
     simulate_publish(sim);
+    simulate_find_slots(sim);
     sim->report_at_ns = clock_ns() + 1000000000;
 }
 
@@ -136,8 +167,10 @@ static void simulate_stop(struct simulation *sim)
     ledger_free(sim->ledger);
     xfree(sim->left);
     xfree(sim->name);
-    xfree(sim->hash);
+    xfree(sim->known);
     xfree(sim->asked);
+    xfree(sim->seen);
+    xfree(sim->in_slot);
     xfree(sim->run);
     arena_done(&sim->arena);
 }
@@ -157,8 +190,9 @@ static uint32_t simulate_in_tree(struct simulation *sim, const struct host *host
     for (uint32_t i = 0; i < sim->world->n_nodes; i++) {
         if (host->cpu_milli > sim->left[i].cpu_milli || host->memory_mib > sim->left[i].memory_mib)
             continue;
-        sim->name[names] = text_of(sim->world->node[i].name);
-        sim->hash[names] = sim->world->node[i].hash;
+        const struct simulate_seen *seen = &sim->seen[i];
+        sim->name[names] = seen->name;
+        sim->known[names] = (struct known_node){sim->in_slot[seen->slot], seen->slot};
         sim->asked[names] = i;
         names++;
     }
@@ -227,7 +261,8 @@ static void simulate_decide(struct simulation *sim, uint32_t serial,
         .uid = text_of(uid),
         .n_names = simulate_in_tree(sim, &shape->request.host),
         .name = sim->name,
-        .hash = sim->hash,
+        .known = sim->known,
+        .known_in = sim->snapshot,
         .shortlist = 1,
         .cache = sim->cache,
     };
