@@ -6,6 +6,7 @@
  *     a sequence ends soon after the node is full.
  *   - If all GPUs are of one kind, their identity does not matter. The holes are then kept sorted:
  *     the tightest is the first that is large enough.
+ *   - Else the tightest one is found without a branch for each hole: none could be predicted.
  */
 #include <string.h>
 
@@ -18,7 +19,8 @@ struct rollout {
     uint32_t taken; /* milli */
     uint32_t work;  /* in ns, as measured (score_cache.h) */
     uint32_t n_holes;
-    uint16_t hole[GPUS_PER_NODE_MAX]; /* free milli of each GPU; sorted if all are of one kind */
+    /* Free milli of each GPU: ascending if all are of one kind, else with its index (below). */
+    uint32_t hole[GPUS_PER_NODE_MAX];
 };
 
 static bool host_suffices(const struct rollout *rollout, const struct workload_class *class)
@@ -38,6 +40,15 @@ static void host_take(struct rollout *rollout, const struct workload_class *clas
     must(rollout->taken <= rollout->remaining->free_milli);
 }
 
+/* The steps of this word whose parts are not much larger than the hole. */
+static uint64_t small_steps(const struct workload *workload, uint32_t sequence, uint32_t word,
+                            uint32_t hole)
+{
+    must_debug(hole <= GPU_MILLI);
+    must_debug(word < WORKLOAD_STEP_WORDS);
+    return workload->small[sequence][hole / WORKLOAD_SIZE_MILLI][word];
+}
+
 /*
  * GPUs of one kind
  */
@@ -47,7 +58,7 @@ static void shrink(struct rollout *rollout, uint32_t at, uint32_t milli)
 {
     must_debug(at < rollout->n_holes);
     must_debug(rollout->hole[at] >= milli);
-    const uint16_t left = (uint16_t)(rollout->hole[at] - milli);
+    const uint32_t left = rollout->hole[at] - milli;
     for (; at > 0 && rollout->hole[at - 1] > left; at--)
         rollout->hole[at] = rollout->hole[at - 1];
     rollout->hole[at] = left;
@@ -72,87 +83,11 @@ static bool take_sorted(struct rollout *rollout, const struct workload_class *cl
     return true;
 }
 
-static void sort_holes(struct rollout *rollout)
-{
-    for (uint32_t i = 1; i < rollout->n_holes; i++)
-        shrink(rollout, i, 0);
-    must(rollout->hole[0] <= rollout->hole[rollout->n_holes - 1]);
-}
-
-/*
- * GPUs of several kinds
- */
-
-/* The tightest GPU for a part that is not in taken; ties go to the first. rollout->holes: none. */
-static uint32_t tightest_hole(const struct rollout *rollout, uint32_t class, uint64_t taken)
-{
-    const struct remaining *remaining = rollout->remaining;
-    const uint32_t milli = rollout->workload->class[class].milli;
-    uint32_t best = rollout->n_holes;
-
-    must(class < rollout->workload->n_classes);
-    for (uint32_t i = 0; i < rollout->n_holes; i++) {
-        const bool fits = rollout->hole[i] >= milli && (taken >> i & 1) == 0 &&
-                          gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
-        if (fits && (best == rollout->n_holes || rollout->hole[i] < rollout->hole[best]))
-            best = i;
-    }
-    must(best <= rollout->n_holes);
-    return best;
-}
-
-static_assert(GPUS_PER_NODE_MAX <= 64, "a set of holes is one number");
-
-static bool take_mixed(struct rollout *rollout, uint32_t class)
-{
-    const struct workload_class *pod = &rollout->workload->class[class];
-    uint64_t taken = 0;
-
-    must(pod->parts > 0);
-    if (!host_suffices(rollout, pod))
-        return false;
-    for (uint32_t p = 0; p < pod->parts; p++) {
-        const uint32_t best = tightest_hole(rollout, class, taken);
-        if (best == rollout->n_holes)
-            return false;
-        taken |= (uint64_t)1 << best;
-    }
-    for (uint32_t i = 0; i < rollout->n_holes; i++)
-        if ((taken >> i & 1) != 0)
-            rollout->hole[i] -= (uint16_t)pod->milli;
-    host_take(rollout, pod);
-    return true;
-}
-
-static uint32_t largest_hole(const struct rollout *rollout)
-{
-    uint32_t largest = 0;
-
-    must(rollout->n_holes > 0);
-    for (uint32_t i = 0; i < rollout->n_holes; i++)
-        largest = rollout->hole[i] > largest ? rollout->hole[i] : largest;
-    must(largest <= GPU_MILLI);
-    return largest;
-}
-
-/*
- * A sequence
- */
-
-/* The steps of this word whose parts are not much larger than the hole. */
-static uint64_t small_steps(const struct workload *workload, uint32_t sequence, uint32_t word,
-                            uint32_t hole)
-{
-    must_debug(hole <= GPU_MILLI);
-    must_debug(word < WORKLOAD_STEP_WORDS);
-    return workload->small[sequence][hole / WORKLOAD_SIZE_MILLI][word];
-}
-
 static void play_sorted(struct rollout *rollout, uint32_t sequence)
 {
     const struct workload *workload = rollout->workload;
     const struct gpu_kind *kind = &rollout->remaining->kinds[rollout->remaining->kind[0]];
-    const uint16_t *largest = &rollout->hole[rollout->n_holes - 1];
+    const uint32_t *largest = &rollout->hole[rollout->n_holes - 1];
 
     must(rollout->n_holes > 0);
     must(sequence < workload->n_sequences);
@@ -169,6 +104,76 @@ static void play_sorted(struct rollout *rollout, uint32_t sequence)
                 steps &= small_steps(workload, sequence, word, *largest);
         }
     }
+}
+
+/*
+ * GPUs of several kinds
+ */
+
+/*
+ * A hole has the index of its GPU in its low bits. The least hole that a part leaves is that of the
+ * tightest GPU, of several the first. Where a part does not fit, the difference wraps around, and
+ * is larger than any hole.
+ */
+enum { INDEX_BITS = 8 };
+#define HOLE_END ((uint32_t)(GPU_MILLI + 1) << INDEX_BITS)
+/* In a hole with a part of the pod that is being placed: no other part of it fits there. */
+#define HOLE_USED (UINT32_C(1) << 31)
+static_assert(GPUS_PER_NODE_MAX <= 1 << INDEX_BITS, "an index fits");
+static_assert((GPU_MILLI + 1) << INDEX_BITS < 1 << 30, "a used hole less a part is too large");
+
+static uint32_t largest_hole(const struct rollout *rollout)
+{
+    uint32_t largest = 0;
+
+    must(rollout->n_holes > 0);
+    for (uint32_t i = 0; i < rollout->n_holes; i++)
+        largest = rollout->hole[i] > largest ? rollout->hole[i] : largest;
+    must(largest < HOLE_END);
+    return largest >> INDEX_BITS;
+}
+
+/* The hole that a part leaves on the tightest GPU that may take it; HOLE_END or more: on none. */
+static uint32_t tightest_left(const struct rollout *rollout, uint32_t class)
+{
+    const struct remaining *remaining = rollout->remaining;
+    const uint32_t part = rollout->workload->class[class].milli << INDEX_BITS;
+    uint32_t least = UINT32_MAX;
+
+    must(class < rollout->workload->n_classes);
+    must(part > 0 && part < HOLE_END);
+    for (uint32_t i = 0; i < rollout->n_holes; i++) {
+        const bool takes = gpu_kind_takes(&remaining->kinds[remaining->kind[i]], class);
+        const uint32_t left = takes ? rollout->hole[i] - part : UINT32_MAX;
+        least = left < least ? left : least;
+    }
+    return least;
+}
+
+static bool take_mixed(struct rollout *rollout, uint32_t class)
+{
+    const struct workload_class *pod = &rollout->workload->class[class];
+    UNSET uint32_t at[GPUS_PER_NODE_MAX];
+    uint32_t parts = 0;
+
+    must(pod->parts > 0 && pod->parts <= GPUS_PER_NODE_MAX);
+    if (!host_suffices(rollout, pod))
+        return false;
+    while (parts < pod->parts) {
+        const uint32_t left = tightest_left(rollout, class);
+        if (left >= HOLE_END)
+            break;
+        at[parts] = left & ((1U << INDEX_BITS) - 1);
+        rollout->hole[at[parts++]] = left | HOLE_USED;
+    }
+    const bool fits = parts == pod->parts;
+    for (uint32_t p = 0; p < parts; p++) {
+        rollout->hole[at[p]] &= ~HOLE_USED;
+        rollout->hole[at[p]] += fits ? 0 : pod->milli << INDEX_BITS;
+    }
+    if (fits)
+        host_take(rollout, pod);
+    return fits;
 }
 
 static void play_mixed(struct rollout *rollout, uint32_t sequence)
@@ -193,6 +198,10 @@ static void play_mixed(struct rollout *rollout, uint32_t sequence)
     must(largest <= GPU_MILLI);
 }
 
+/*
+ * All sequences
+ */
+
 static bool is_one_kind(const struct remaining *remaining)
 {
     must(remaining->n_gpus > 0);
@@ -203,11 +212,24 @@ static bool is_one_kind(const struct remaining *remaining)
     return true;
 }
 
+static void fill_holes(struct rollout *rollout, bool is_sorted)
+{
+    const uint16_t *free = rollout->remaining->free;
+
+    must(rollout->n_holes > 0);
+    for (uint32_t i = 0; i < rollout->n_holes; i++) {
+        rollout->hole[i] = is_sorted ? free[i] : (uint32_t)free[i] << INDEX_BITS | i;
+        if (is_sorted)
+            shrink(rollout, i, 0);
+    }
+    must(!is_sorted || rollout->hole[0] <= rollout->hole[rollout->n_holes - 1]);
+}
+
 uint64_t rollout_idle(const struct workload *workload, const struct remaining *remaining,
                       uint64_t *work)
 {
     const uint64_t all = (uint64_t)remaining->free_milli * WORKLOAD_SEQUENCES;
-    UNSET struct rollout start;
+    UNSET uint32_t hole[GPUS_PER_NODE_MAX];
     UNSET struct rollout rollout;
     uint64_t taken = 0;
 
@@ -215,19 +237,18 @@ uint64_t rollout_idle(const struct workload *workload, const struct remaining *r
     must(workload->n_sequences <= WORKLOAD_SEQUENCES);
     if (remaining->free_milli == 0)
         return all;
-    start.workload = workload;
-    start.remaining = remaining;
-    start.host = remaining->host;
-    start.taken = 0;
-    start.work = 0;
-    start.n_holes = remaining->n_gpus;
-    memcpy(start.hole, remaining->free, remaining->n_gpus * sizeof *start.hole);
-    const bool sorted = is_one_kind(remaining);
-    if (sorted)
-        sort_holes(&start);
+    const bool is_sorted = is_one_kind(remaining);
+    rollout.workload = workload;
+    rollout.remaining = remaining;
+    rollout.n_holes = remaining->n_gpus;
+    fill_holes(&rollout, is_sorted);
+    memcpy(hole, rollout.hole, rollout.n_holes * sizeof *hole);
     for (uint32_t s = 0; s < workload->n_sequences; s++) {
-        rollout = start;
-        if (sorted)
+        memcpy(rollout.hole, hole, rollout.n_holes * sizeof *hole);
+        rollout.host = remaining->host;
+        rollout.taken = 0;
+        rollout.work = 0;
+        if (is_sorted)
             play_sorted(&rollout, s);
         else
             play_mixed(&rollout, s);

@@ -18,7 +18,7 @@ struct scoring {
     const struct request *request;
     const struct remaining *before;
     uint64_t waste; /* before the placement */
-    struct class_capacity slots;
+    struct places places;
     uint32_t own; /* the pod's own scarce class; WORKLOAD_SCARCE_MAX: none */
     struct placement_scores *out;
     int64_t merit;         /* of the best placement so far */
@@ -39,19 +39,12 @@ static uint64_t waste_of(const struct scoring *scoring, const struct remaining *
 static void score_loss(const struct scoring *scoring, const struct remaining *after,
                        struct loss *out)
 {
-    const struct workload *workload = scoring->context->workload;
-    struct class_capacity slots;
-
-    must(workload->n_scarce <= WORKLOAD_SCARCE_MAX);
+    must(scoring->own <= WORKLOAD_SCARCE_MAX);
     if (!scoring->policy->prices_places)
         return;
-    class_capacity_of(workload, after, &slots);
-    for (uint32_t i = 0; i < workload->n_scarce; i++) {
-        must(slots.count[i] <= scoring->slots.count[i]);
-        const uint32_t lost = (uint32_t)scoring->slots.count[i] - slots.count[i];
-        must(lost <= GPUS_PER_NODE_MAX);
-        out->count[i] = (uint8_t)(i == scoring->own && lost > 0 ? lost - 1 : lost);
-    }
+    places_lost(scoring->context->workload, &scoring->places, scoring->before, after, out);
+    if (scoring->own < WORKLOAD_SCARCE_MAX && out->count[scoring->own] > 0)
+        out->count[scoring->own]--;
 }
 
 /* Keeps the best score of each loss; ties keep the first. */
@@ -140,7 +133,7 @@ static void score_start(struct scoring *scoring, const struct remaining *before)
     scoring->waste = waste_of(scoring, before);
     if (!scoring->policy->prices_places)
         return;
-    class_capacity_of(workload, before, &scoring->slots);
+    places_of(workload, before, &scoring->request->host, &scoring->places);
     scoring->own = find_own(workload, scoring->request);
     must(scoring->own <= WORKLOAD_SCARCE_MAX);
 }

@@ -75,7 +75,23 @@ enum reason score_room(const struct policy_question *question, struct plan *plan
                        const struct room *room, struct placement_scores *out, struct rank *out_rank,
                        struct placement *out_placement) MUST_USE;
 
-/* scarcity.c: the price of a loss in the policy context. */
+/*
+ * scarcity.c: the places of a node for pods of each scarce class (class_capacity_of()), and what
+ * the placements of one request are compared with.
+ */
+struct places {
+    uint8_t count[WORKLOAD_SCARCE_MAX];
+    uint8_t able[WORKLOAD_SCARCE_MAX]; /* GPUs with room for a part */
+    uint8_t left[WORKLOAD_SCARCE_MAX]; /* count without the CPU and memory of the request */
+};
+/* asked: CPU and memory of the request. Sets the first n_scarce of each. */
+void places_of(const struct workload *workload, const struct remaining *before,
+               const struct host *asked, struct places *out);
+/* Sets the first n_scarce counts of *out. Looks only at the GPUs on which the request lies. */
+void places_lost(const struct workload *workload, const struct places *places,
+                 const struct remaining *before, const struct remaining *after, struct loss *out);
+
+/* The price of a loss in the policy context. */
 int64_t loss_price(const struct policy_context *context, const struct loss *loss);
 
 /*

@@ -1,7 +1,7 @@
 /*
  * Places for pods of several GPUs, and what they cost, against plain counting and by hand.
  */
-#include "core/rank/policy_internal.h"
+#include "core/rank/score_cache.h"
 #include "support/atoms.h"
 #include "support/draw.h"
 #include "support/test.h"
@@ -40,6 +40,50 @@ TEST(class_capacity__equals_a_plain_count)
                              slow_slots(&room, &workload->class[workload->scarce[s]]));
         workload_unref(workload);
     }
+}
+
+/* Takes something from some GPUs and from the host, as a placement does. */
+static struct remaining some_less(uint64_t *seed, const struct remaining *before,
+                                  const struct host *asked)
+{
+    struct remaining after = *before;
+
+    for (uint32_t i = 0; i < after.n_gpus; i++)
+        if (draw_below(seed, 3) == 0)
+            after.free[i] = (uint16_t)draw_below(seed, after.free[i] + 1U);
+    after.host.cpu_milli = host_less(after.host.cpu_milli, asked->cpu_milli);
+    after.host.memory_mib = host_less(after.host.memory_mib, asked->memory_mib);
+    return after;
+}
+
+TEST(places_lost__is_the_difference_of_two_counts)
+{
+    uint64_t seed = 6;
+    uint32_t lost = 0;
+
+    for (int i = walk_steps(4000, 400); i > 0; i--) {
+        struct workload *workload = draw_workload(&seed, 40);
+        const struct host asked = {draw_below(&seed, 9000), draw_below(&seed, 40000)};
+        struct room room;
+        struct remaining before;
+        struct class_capacity fit_before, fit_after;
+        struct places places;
+        struct loss loss = {0};
+
+        draw_room_of(&seed, draw_below(&seed, i % 8 == 0 ? GPUS_PER_NODE_MAX + 1 : 9), &room);
+        measure_room(&room, workload, &before);
+        const struct remaining after = some_less(&seed, &before, &asked);
+        class_capacity_of(workload, &before, &fit_before);
+        class_capacity_of(workload, &after, &fit_after);
+        places_of(workload, &before, &asked, &places);
+        places_lost(workload, &places, &before, &after, &loss);
+        for (uint32_t s = 0; s < workload->n_scarce; s++) {
+            assert_int_equal(loss.count[s], fit_before.count[s] - fit_after.count[s]);
+            lost += loss.count[s];
+        }
+        workload_unref(workload);
+    }
+    assert_true(lost > 0);
 }
 
 /* 100 pods of 500 milli, 10 of two GPUs and 5 of eight: 110 GPUs. 220 are free, except in the last
