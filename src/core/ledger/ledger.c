@@ -724,6 +724,17 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
            from->peers != to->peers; /* bits are positions; if GPUs moved, assume a difference */
 }
 
+/* NULL: a new GPU. Mostly it was at the same index. */
+static const struct gpu *gpu_before(const struct node *from, const struct gpu *gpu, uint32_t at)
+{
+    must(gpu->id != NULL);
+    if (from == NULL)
+        return NULL;
+    must(from->n_gpus == 0 || from->gpu != NULL);
+    return at < from->n_gpus && from->gpu[at].id == gpu->id ? &from->gpu[at]
+                                                            : node_gpu(from, atom_text(gpu->id));
+}
+
 /*
  * True when unsure: a needless wake-up costs some searches, a missing one leaves a pod waiting for
  * up to 330 s (docs/why/004-the-wake-up-object.md).
@@ -746,12 +757,9 @@ static bool gives_room(const struct node *from, const struct node *to)
     /* While idle, the node may have been reserved for pods of several GPUs (rulebook.h). */
     if (from != NULL && from->rules != 0 && node_is_idle(from) && !node_is_idle(to))
         return true;
-    for (uint32_t i = 0; i < to->n_gpus; i++) {
-        const struct gpu *gpu = &to->gpu[i];
-        const struct gpu *was = from == NULL ? NULL : node_gpu(from, atom_text(gpu->id));
-        if (gpu_gives_room(was, gpu))
+    for (uint32_t i = 0; i < to->n_gpus; i++)
+        if (gpu_gives_room(gpu_before(from, &to->gpu[i], i), &to->gpu[i]))
             return true;
-    }
     return false;
 }
 
