@@ -244,7 +244,7 @@ uint32_t plan_price(struct plan *plan, const struct gpu_room *gpu)
         return rulebook_price(book, atom_text(gpu->model), whole);
     if (!known->named) {
         known->named = true;
-        known->price = rulebook_named_price(book, atom_text(gpu->model));
+        known->price = rulebook_known_price(book, gpu->model);
     }
     return price_by_memory(&known->price, whole);
 }

@@ -1,7 +1,7 @@
 /*
  * Prices GPU models by the policy document, else by the table of known products, else by memory, so
  * that cheap GPUs are used before expensive ones. Called by place_plan.c once for each model of a
- * filter call.
+ * question. Globs are slow to compare, so a rulebook remembers what they said of a model.
  */
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/model.h"
@@ -72,6 +72,76 @@ struct named_price rulebook_named_price(const struct rulebook *book, struct text
     const uint32_t said = price_said(book, bare);
     const struct product *product = said == 0 ? product_of(bare) : NULL;
     return (struct named_price){.price = product != NULL ? product->price : said};
+}
+
+static struct known_price *price_new(const struct rulebook *book, const struct atom *model)
+{
+    struct known_price *price = xmalloc(sizeof *price);
+
+    *price = (struct known_price){.model = atom_ref(model),
+                                  .price = rulebook_named_price(book, atom_text(model))};
+    must(price->price.price <= PRICE_MAX);
+    must(price->model == model);
+    return price;
+}
+
+static void price_free(struct known_price *price)
+{
+    if (price == NULL)
+        return;
+    must(price->model != NULL);
+    must(price->price.price <= PRICE_MAX);
+    atom_unref(price->model);
+    xfree(price);
+}
+
+/* NULL: not known yet. *out_free is then the place for it; NULL: all are taken. */
+static const struct known_price *price_at(const struct rulebook *book, const struct atom *model,
+                                          struct known_price *_Atomic **out_free)
+{
+    struct rulebook *own = (struct rulebook *)(uintptr_t)book;
+
+    must(model != NULL);
+    *out_free = NULL;
+    for (uint32_t i = 0; i < KNOWN_PRICES; i++) {
+        struct known_price *_Atomic *place = &own->known_price[(model->hash + i) % KNOWN_PRICES];
+        const struct known_price *found = atomic_load_explicit(place, memory_order_acquire);
+        must_debug(found == NULL || found->model != NULL);
+        if (found != NULL && found->model == model)
+            return found;
+        if (found == NULL) {
+            *out_free = place;
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+/* Not remembered if another thread takes the place first: the next call tries again. */
+struct named_price rulebook_known_price(const struct rulebook *book, const struct atom *model)
+{
+    struct known_price *_Atomic *place;
+    struct known_price *none = NULL;
+    const struct known_price *found = price_at(book, model, &place);
+
+    must(book->prices_by == PRICES_KNOWN);
+    if (found != NULL)
+        return found->price;
+    struct known_price *price = price_new(book, model);
+    const struct named_price named = price->price;
+    if (place == NULL || !atomic_compare_exchange_strong_explicit(
+                             place, &none, price, memory_order_acq_rel, memory_order_relaxed))
+        price_free(price);
+    must(named.price <= PRICE_MAX);
+    return named;
+}
+
+void rulebook_forget_prices(struct rulebook *book)
+{
+    must(book->n_prices <= PRICES_MAX);
+    for (uint32_t i = 0; i < KNOWN_PRICES; i++)
+        price_free(atomic_exchange_explicit(&book->known_price[i], NULL, memory_order_acq_rel));
+    must(atomic_load(&book->known_price[0]) == NULL);
 }
 
 /*

@@ -28,7 +28,7 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     return book;
 }
 
-/* Only the reference count is mutable. */
+/* Mutable, as is known_price. */
 static atomic_uint *rulebook_refs_of(const struct rulebook *book)
 {
     must(book != NULL);
@@ -54,6 +54,7 @@ void rulebook_unref(const struct rulebook *book)
         return;
     struct rulebook *own = (struct rulebook *)(uintptr_t)book;
     struct arena arena = own->arena;
+    rulebook_forget_prices(own);
     for (uint32_t i = 0; i < own->n_zones; i++)
         zone_free(own->zone[i]);
     arena_done(&arena);

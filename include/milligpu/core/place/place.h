@@ -146,7 +146,7 @@ struct plan_model {
     const struct atom *model; /* NULL: free entry */
     bool can_take;
     bool named;               /* named_price is cached */
-    struct named_price price; /* rulebook_named_price() */
+    struct named_price price; /* rulebook_known_price() */
 };
 
 /* Order in which a request of one want takes the GPUs that fit. */

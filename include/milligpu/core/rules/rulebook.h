@@ -17,8 +17,9 @@
  * The node stores the set of rules that match it (node.h), and the request the set that match its
  * pod.
  *
- * Immutable and reference-counted. Pure: the caller passes the time, and the set of rules that hold
- * is part of the snapshot, so that the same snapshot gives the same answer.
+ * Immutable, but for prices that it remembers, and reference-counted. Pure: the caller passes the
+ * time, and the set of rules that hold is part of the snapshot, so that the same snapshot gives the
+ * same answer.
  */
 #ifndef MILLIGPU_RULEBOOK_H
 #define MILLIGPU_RULEBOOK_H
@@ -26,6 +27,7 @@
 #include "milligpu/base/arena.h"
 #include "milligpu/base/limits.h"
 #include "milligpu/core/facts/labels.h"
+#include "milligpu/core/facts/names.h"
 #include "milligpu/core/facts/rule_set.h"
 #include "milligpu/core/rules/policy_kind.h"
 #include "milligpu/core/rules/window.h"
@@ -38,6 +40,7 @@ enum {
     RULE_RESERVE_MAX = 1000, /* idle hosts */
     PRICES_MAX = 64,
     PRICE_MAX = 1000000,
+    KNOWN_PRICES = 64,
     RULEBOOK_SHAPES_MAX = 32,
     SHAPE_WEIGHT_MAX = 500, /* of all shapes together */
 };
@@ -79,6 +82,19 @@ struct model_price {
     uint32_t price;    /* 1 .. PRICE_MAX */
 };
 
+/* What a name says of the price. */
+struct named_price {
+    uint32_t price;     /* 0: the name is unknown */
+    uint32_t whole_mib; /* for a part of a GPU: memory of the whole GPU with this price; else 0 */
+    uint32_t part_mib;  /* memory of the part, from its name; 0: unknown */
+};
+
+/* The price of a model that was asked for. Immutable. */
+struct known_price {
+    const struct atom *model; /* a reference */
+    struct named_price price;
+};
+
 enum price_mode {
     PRICES_OFF,   /* all models cost the same */
     PRICES_KNOWN, /* from price[], else the table of known products, else memory */
@@ -108,6 +124,8 @@ struct rulebook {
     struct arena arena; /* owns everything above */
     uint32_t n_zones;
     struct zone *zone[RULES_MAX]; /* the distinct zones of the windows, owned */
+    /* Of rulebook_known_price(), owned: any thread adds to it, in free places; none is replaced. */
+    struct known_price *_Atomic known_price[KNOWN_PRICES];
 };
 
 /* Returns an empty rulebook with one reference, to be filled before it is shared. */
@@ -141,13 +159,15 @@ bool rulebook_needs_workload(const struct rulebook *book);
  */
 uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t mib);
 
-/* The price by name alone, with PRICES_KNOWN. */
-struct named_price {
-    uint32_t price;     /* 0: the name is unknown */
-    uint32_t whole_mib; /* for a part of a GPU: memory of the whole GPU with this price; else 0 */
-    uint32_t part_mib;  /* memory of the part, from its name; 0: unknown */
-};
+/* The price by name alone, with PRICES_KNOWN. Each call compares the name with all globs. */
 struct named_price rulebook_named_price(const struct rulebook *book, struct text model);
+/*
+ * The same, remembered: as long as the rulebook lives, it keeps a reference to each of the first
+ * KNOWN_PRICES models. Any thread may call it.
+ */
+struct named_price rulebook_known_price(const struct rulebook *book, const struct atom *model);
+/* Forgets them, for rulebook_unref(). */
+void rulebook_forget_prices(struct rulebook *book);
 /* The price from both name and memory; mib: 0 if unknown. */
 uint32_t price_by_memory(const struct named_price *named, uint32_t mib);
 
