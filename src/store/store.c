@@ -359,8 +359,8 @@ NO_THREAD_SAFETY_ANALYSIS static int store_commit(void *ctx, struct err *err)
     atomic_fetch_add(&store->journal_rows, (uint_fast64_t)(store->seq - store->seq_stable));
     store->seq_stable = store->seq;
     atomic_fetch_add(&store->journal_bytes, store->batch_bytes);
+    store->is_stale |= store->batch_bytes == 0;
     store->batch_bytes = 0;
-    store->is_stale = true;
     store->in_batch = false;
     store_unlock(store);
     return 0;
@@ -390,9 +390,8 @@ static int store_maintain(void *ctx, int64_t now_ms, struct err *err)
     store_lock(store);
     space_keep_ballast(store, now_ms);
     int failed = maintain_retention(store, now_ms, err);
-    if (failed == 0 && store->is_stale)
+    if (failed == 0 && space_is_due(store))
         failed = space_look(store, err);
-    store->is_stale = store->is_stale && failed != 0;
     if (failed == 0)
         failed = trim_to_limit(store, now_ms, err);
     space_take_failure(store, failed);

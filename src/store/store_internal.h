@@ -286,7 +286,7 @@ struct store {
     bool has_ballast;      /* a ballast is configured */
     bool is_missing_ballast; /* the disk has no room for it */
     bool has_reported_ballast;
-    bool is_stale; /* a batch has ended since space_look() */
+    bool is_stale; /* since space_look(), bytes were written or freed that unseen does not count */
 
     /* Written by the writer, read by any thread. */
     _Atomic(enum store_space) space;
@@ -477,6 +477,8 @@ void space_open(struct store *store, const struct store_rules *rules);
 int space_take_page_bytes(struct store *store, struct err *err) MUST_USE;
 /* Makes the configured ballast; after the opening, so that a foreign file gets none. */
 void space_first_ballast(struct store *store);
+/* Is space_look() due? */
+bool space_is_due(const struct store *store);
 /* Counts the pages in use, then calls space_check(). Not within a batch. */
 int space_look(struct store *store, struct err *err) MUST_USE;
 /* Updates space from the last count, the bytes written since, and the size of the log. */

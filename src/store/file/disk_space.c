@@ -16,6 +16,8 @@
 #include "store/store_internal.h"
 
 static const int64_t mib = INT64_C(1) << 20;
+/* This part of a piece is written before the pages in use are counted again. */
+enum { UNSEEN_PART = 16 };
 
 /* of_mib MiB, or less in proportion below LEDGER_BYTES_MIN (in tests). */
 static int64_t space_margin(int64_t max_bytes, int64_t of_mib)
@@ -112,6 +114,16 @@ void space_check(struct store *store)
         space_set(store, SPACE_ENOUGH);
 }
 
+/* Far below the limits, what batches wrote is counted in advance. */
+bool space_is_due(const struct store *store)
+{
+    const int64_t bytes = atomic_load(&store->used_bytes) + store->unseen;
+
+    must(!store->in_batch);
+    return store->is_stale || store->unseen > store->limits.piece / UNSEEN_PART ||
+           (store->unseen > 0 && bytes > store->limits.trim_at - store->limits.piece);
+}
+
 int space_look(struct store *store, struct err *err)
 {
     int64_t pages = 0;
@@ -124,6 +136,7 @@ int space_look(struct store *store, struct err *err)
     if (failed == 0) {
         atomic_store(&store->used_bytes, (pages - free_pages) * store->page_bytes);
         store->unseen = 0;
+        store->is_stale = false;
     }
     space_check(store);
     return failed;
