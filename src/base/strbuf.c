@@ -54,18 +54,23 @@ void strbuf_reserve(struct strbuf *buf, size_t capacity)
     buf->data[buf->len] = '\0';
 }
 
-/* Reserves room for more bytes and the terminator. */
-static void strbuf_make_room(struct strbuf *buf, size_t more)
+static void strbuf_grow(struct strbuf *buf, size_t more)
 {
     must(more < SIZE_MAX / 8);
     must(buf->len < SIZE_MAX / 8);
     must(buf->capacity == 0 || buf->len < buf->capacity);
 
     const size_t need = buf->len + more + 1;
-    if (need <= buf->capacity)
-        return;
     const size_t capacity = buf->capacity > 0 ? buf->capacity * 2 : 64;
     strbuf_reserve(buf, capacity < need ? need : capacity);
+}
+
+/* Reserves room for more bytes and the terminator. Short, because most appends are. */
+static inline void strbuf_make_room(struct strbuf *buf, size_t more)
+{
+    must_debug(buf->len <= buf->capacity);
+    if (more >= buf->capacity - buf->len)
+        strbuf_grow(buf, more);
 }
 
 /* bytes must not point into buf: growing may move it. */
