@@ -62,6 +62,7 @@ static uint32_t count_places(const struct workload *workload, const struct remai
     const struct workload_class *pod = &workload->class[class];
 
     must(class < workload->n_classes);
+    must(pod->parts > 1);
     must_debug(largest == largest_free(remaining));
     *out_able = pod->milli > largest ? 0 : able_gpus(workload, remaining, class);
     if (*out_able < pod->parts)

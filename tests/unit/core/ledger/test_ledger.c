@@ -434,6 +434,22 @@ CORE_TEST(room__is_given_by_memory_alone)
     }
 }
 
+/* The GPUs behind it move up: each is compared with itself, and not with what was at its index. */
+CORE_TEST(room__is_not_given_by_a_gpu_that_goes)
+{
+    const struct core_gpu gpu[] = {
+        {.id = "GPU-a"}, {.id = "GPU-b", .index = 1}, {.id = "GPU-c", .index = 2}};
+    (void)core_node(core, "n1", gpu, 3);
+    struct pod *pod = core_pod(core, "a", "n1");
+    core_note(core, pod, "c0 GPU-b 600 1");
+    assert_int_equal(core_adopt(core, pod, "600"), VERDICT_OK);
+    assert_int_equal(core_node(core, "n1", &gpu[1], 2), VERDICT_OK);
+    assert_int_equal(ledger_node(core->ledger, TEXT("n1"))->n_gpus, 2);
+    assert_false(change_gives_room(&core->done[core->n_done - 1]));
+    assert_int_equal(core_node(core, "n1", gpu, 3), VERDICT_OK);
+    assert_true(change_gives_room(&core->done[core->n_done - 1]));
+}
+
 CORE_TEST(change_done__releases_what_the_change_holds)
 {
     struct change change;

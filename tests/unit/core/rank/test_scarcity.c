@@ -42,15 +42,22 @@ TEST(class_capacity__equals_a_plain_count)
     }
 }
 
-/* Takes something from some GPUs and from the host, as a placement does. */
-static struct remaining some_less(uint64_t *seed, const struct remaining *before,
-                                  const struct host *asked)
+/*
+ * Takes something from some GPUs and from the host, as a placement does. Often a GPU is left with
+ * exactly a part of some class.
+ */
+static struct remaining some_less(uint64_t *seed, const struct workload *workload,
+                                  const struct remaining *before, const struct host *asked)
 {
     struct remaining after = *before;
 
-    for (uint32_t i = 0; i < after.n_gpus; i++)
+    for (uint32_t i = 0; i < after.n_gpus && workload->n_classes > 0; i++) {
+        const uint32_t part = workload->class[draw_below(seed, workload->n_classes)].milli;
         if (draw_below(seed, 3) == 0)
             after.free[i] = (uint16_t)draw_below(seed, after.free[i] + 1U);
+        else if (part < after.free[i])
+            after.free[i] = (uint16_t)part;
+    }
     after.host.cpu_milli = host_less(after.host.cpu_milli, asked->cpu_milli);
     after.host.memory_mib = host_less(after.host.memory_mib, asked->memory_mib);
     return after;
@@ -72,7 +79,7 @@ TEST(places_lost__is_the_difference_of_two_counts)
 
         draw_room_of(&seed, draw_below(&seed, i % 8 == 0 ? GPUS_PER_NODE_MAX + 1 : 9), &room);
         measure_room(&room, workload, &before);
-        const struct remaining after = some_less(&seed, &before, &asked);
+        const struct remaining after = some_less(&seed, workload, &before, &asked);
         class_capacity_of(workload, &before, &fit_before);
         class_capacity_of(workload, &after, &fit_after);
         places_of(workload, &before, &asked, &places);
