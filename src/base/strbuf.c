@@ -68,7 +68,7 @@ static void strbuf_grow(struct strbuf *buf, size_t more)
 /* Reserves room for more bytes and the terminator. Short, because most appends are. */
 static inline void strbuf_make_room(struct strbuf *buf, size_t more)
 {
-    must_debug(buf->len <= buf->capacity);
+    must(buf->len <= buf->capacity);
     if (more >= buf->capacity - buf->len)
         strbuf_grow(buf, more);
 }

@@ -69,6 +69,25 @@ TEST(known_price__is_remembered_with_the_name)
     rulebook_unref(book);
 }
 
+/* Nodes that only kube-scheduler knows come with names of their own, for each question. */
+TEST(known_price__of_one_model_takes_one_place)
+{
+    struct rulebook *book = priced();
+    uint32_t places = 0;
+
+    for (int i = 0; i < 2 * KNOWN_PRICES; i++) {
+        struct names *own = names_new();
+        assert_int_equal(rulebook_known_price(book, names_intern(own, TEXT("NVIDIA-L40S"))).price,
+                         7);
+        names_free(own);
+    }
+    assert_int_equal(rulebook_known_price(book, atom("NVIDIA-L40S")).price, 7);
+    for (uint32_t i = 0; i < KNOWN_PRICES; i++)
+        places += atomic_load(&book->known_price[i]) != NULL;
+    assert_int_equal(places, 1);
+    rulebook_unref(book);
+}
+
 TEST(known_price__of_more_models_than_it_remembers_is_right)
 {
     struct rulebook *book = priced();
