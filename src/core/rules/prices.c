@@ -100,8 +100,7 @@ static bool is_price_of(const struct known_price *price, const struct atom *mode
 {
     must(price->model != NULL);
     must(model != NULL);
-    return price->model == model || (price->model->hash == model->hash &&
-                                     text_eq(atom_text(price->model), atom_text(model)));
+    return price->model == model || text_eq(atom_text(price->model), atom_text(model));
 }
 
 /* NULL: not known yet. *out_free is then the place for it; NULL: all are taken. */
