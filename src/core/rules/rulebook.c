@@ -1,7 +1,7 @@
 /*
  * Evaluates a policy document: which nodes and namespaces a rule matches, when it holds, and what
- * it demands of a request. Rulebooks are made by policy_document.c, immutable after sharing (but for
- * the prices that prices.c remembers), and read by any thread.
+ * it demands of a request. Rulebooks are made by policy_document.c, and read by any thread. After
+ * sharing they are immutable, but for the prices that prices.c remembers.
  */
 #include "milligpu/core/rules/rulebook.h"
 
