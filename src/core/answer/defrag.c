@@ -329,7 +329,7 @@ static bool is_in_reserve(const struct aim *aim, const struct node *node)
     must(aim->plan.request == aim->request);
     must(node != NULL);
     return node_is_idle(node) &&
-           plan_reserve_matters(&aim->plan, plan_rule(&aim->plan, node->rules));
+           plan_reserve_matters(&aim->plan, plan_rule(&aim->plan, &node->rules));
 }
 
 /* The question about this node in its present or a planned state. */

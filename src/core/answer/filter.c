@@ -374,14 +374,6 @@ static bool is_behind_list(const struct filter_call *asking, const struct filter
            !may_have_offers(asking, node);
 }
 
-/* For plan_cause(). Without rules for the request, the memory of the node is not waited for. */
-static void obey_rule_of(struct plan *plan, const struct node *node)
-{
-    must(node != NULL);
-    must(plan->request != NULL);
-    plan_obey(plan, plan->rules == 0 ? NULL : plan_rule(plan, node->rules));
-}
-
 /*
  * Judges a node by its cached judgement alone, if that is enough: most nodes come behind those that
  * are listed already, or refuse. Beyond the limit of work, cached judgements are not used.
@@ -394,7 +386,7 @@ static bool filter_dismiss(struct filter_call *asking, const struct filter_answe
     if (!brief->known || asking->work >= asking->work_max)
         return false;
     if (brief->why != REASON_NONE)
-        obey_rule_of(&asking->plan, node);
+        plan_obey(&asking->plan, plan_rule(&asking->plan, &node->rules)); /* for plan_cause() */
     else if (is_behind_list(asking, out, node, brief))
         asking->work += brief->work;
     else

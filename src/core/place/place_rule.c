@@ -7,9 +7,9 @@
 
 #include "place_internal.h"
 
-const struct rule *plan_rule(const struct plan *plan, rule_set of_node)
+const struct rule *plan_rule(const struct plan *plan, const rule_set *of_node)
 {
-    const rule_set rules = plan->rules & of_node;
+    const rule_set rules = plan->rules == 0 ? 0 : plan->rules & *of_node;
 
     must(rules == 0 || plan->context != NULL);
     must(rules == 0 || plan->context->rulebook != NULL);
@@ -108,7 +108,7 @@ void plan_obey(struct plan *plan, const struct rule *rule)
 
 enum reason plan_admit(struct plan *plan, const struct room *room)
 {
-    plan_obey(plan, plan_rule(plan, room->rules));
+    plan_obey(plan, plan_rule(plan, &room->rules));
     if (plan->rule == NULL || room->n_gpus == 0)
         return REASON_NONE;
     must(plan->context != NULL && plan->context->rulebook != NULL);

@@ -279,7 +279,7 @@ enum reason policy_score_room(const struct policy_question *question, struct pla
 
     must(room != NULL);
     must(room->n_gpus <= GPUS_PER_NODE_MAX);
-    plan_obey(plan, plan_rule(plan, question->node->rules));
+    plan_obey(plan, plan_rule(plan, &question->node->rules));
     return score_anew(question, plan, room, &scores, out, out_placement);
 }
 
@@ -304,7 +304,7 @@ void policy_recall(const struct score_cache *cache, const struct plan *plan, uin
         return;
     for (uint32_t i = 0; i < count; i++)
         if (out[i].known && out[i].why == REASON_NONE)
-            out[i].head.level += pool_of(plan->context->rulebook, plan_rule(plan, node[i]->rules));
+            out[i].head.level += pool_of(plan->context->rulebook, plan_rule(plan, &node[i]->rules));
 }
 
 void policy_recalled(struct score_cache *cache, uint32_t count)
@@ -332,7 +332,7 @@ bool policy_is_behind(const struct policy_brief *brief, const struct node *node,
 static enum reason score_or_recall(const struct policy_question *question, struct plan *plan,
                                    const struct taken *taken, struct rank *out)
 {
-    const struct rule *rule = plan_rule(plan, question->node->rules);
+    const struct rule *rule = plan_rule(plan, &question->node->rules);
     const bool remembered = is_remembered(question, plan, rule);
     UNSET struct placement_scores scores;
     UNSET struct room room;

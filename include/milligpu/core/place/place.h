@@ -197,8 +197,11 @@ void plan_init(struct plan *out, const struct request *request,
 void plan_obey(struct plan *plan, const struct rule *rule);
 /* The last reason of place_evaluate() or policy_score(), with its rule. */
 struct cause plan_cause(const struct plan *plan, enum reason why);
-/* The winning rule on a node that matches of_node (node.rules); NULL: none. */
-const struct rule *plan_rule(const struct plan *plan, rule_set of_node);
+/*
+ * The winning rule on a node that matches *of_node (node.rules); NULL: none. Reads *of_node only if
+ * rules match the request, because the memory of a node is slow to fetch.
+ */
+const struct rule *plan_rule(const struct plan *plan, const rule_set *of_node);
 /* Are shares raised to meet the memory request in the room judged last? */
 bool plan_raises(const struct plan *plan);
 /* Does the rule's reserve apply to this pod, so that admission depends on other nodes? */
