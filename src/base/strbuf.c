@@ -65,7 +65,7 @@ static void strbuf_grow(struct strbuf *buf, size_t more)
     strbuf_reserve(buf, capacity < need ? need : capacity);
 }
 
-/* Reserves room for more bytes and the terminator. Short, because most appends are. */
+/* Reserves room for more bytes and the terminator. Inline, because most appends are short. */
 static inline void strbuf_make_room(struct strbuf *buf, size_t more)
 {
     must(buf->len <= buf->capacity);

@@ -359,7 +359,7 @@ NO_THREAD_SAFETY_ANALYSIS static int store_commit(void *ctx, struct err *err)
     atomic_fetch_add(&store->journal_rows, (uint_fast64_t)(store->seq - store->seq_stable));
     store->seq_stable = store->seq;
     atomic_fetch_add(&store->journal_bytes, store->batch_bytes);
-    store->is_stale |= store->batch_bytes == 0;
+    store->is_stale |= store->batch_bytes == 0; /* unseen counts journal entries only */
     store->batch_bytes = 0;
     store->in_batch = false;
     store_unlock(store);

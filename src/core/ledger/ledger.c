@@ -724,7 +724,7 @@ static bool gpu_gives_room(const struct gpu *from, const struct gpu *to)
            from->peers != to->peers; /* bits are positions; if GPUs moved, assume a difference */
 }
 
-/* NULL: a new GPU. Mostly it was at the same index. */
+/* Returns NULL for a new GPU. The index of a GPU rarely changes. */
 static const struct gpu *gpu_before(const struct node *from, const struct gpu *gpu, uint32_t at)
 {
     must(gpu->id != NULL);

@@ -6,7 +6,7 @@
  *     a sequence ends soon after the node is full.
  *   - If all GPUs are of one kind, their identity does not matter. The holes are then kept sorted:
  *     the tightest is the first that is large enough.
- *   - Else the tightest one is found without a branch for each hole: none could be predicted.
+ *   - Else the tightest one is found without a branch for each hole: it would be mispredicted.
  */
 #include <string.h>
 

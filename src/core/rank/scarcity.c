@@ -10,7 +10,7 @@
 
 enum { IN_THOUSANDTHS = 1000, IN_MILLIONTHS = 1000000 };
 
-/* Number of pods that fit by one resource: free / amount, at most limit, which is mostly less. */
+/* Number of pods that fit by one resource: free / amount, at most limit. */
 static uint32_t capacity_by(uint32_t limit, uint32_t free, uint32_t amount)
 {
     must(limit <= GPUS_PER_NODE_MAX);

@@ -76,8 +76,8 @@ enum reason score_room(const struct policy_question *question, struct plan *plan
                        struct placement *out_placement) MUST_USE;
 
 /*
- * scarcity.c: the places of a node for pods of each scarce class (class_capacity_of()), and what
- * the placements of one request are compared with.
+ * scarcity.c: the places of a node for pods of each scarce class (class_capacity_of()), before and
+ * after a placement of one request.
  */
 struct places {
     uint8_t count[WORKLOAD_SCARCE_MAX];

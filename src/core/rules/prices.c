@@ -1,7 +1,7 @@
 /*
  * Prices GPU models by the policy document, else by the table of known products, else by memory, so
  * that cheap GPUs are used before expensive ones. Called by place_plan.c once for each model of a
- * question. Globs are slow to compare, so a rulebook remembers what they said of a model.
+ * question. Comparing globs is slow, so a rulebook caches the price of each model.
  */
 #include "milligpu/base/alloc.h"
 #include "milligpu/core/facts/model.h"
@@ -95,7 +95,7 @@ static void price_free(struct known_price *price)
     xfree(price);
 }
 
-/* A node that only kube-scheduler knows has atoms of its own for the same names. */
+/* Compares texts, too: a node outside the snapshot has atoms of its own. */
 static bool is_price_of(const struct known_price *price, const struct atom *model)
 {
     must(price->model != NULL);
@@ -103,7 +103,7 @@ static bool is_price_of(const struct known_price *price, const struct atom *mode
     return price->model == model || text_eq(atom_text(price->model), atom_text(model));
 }
 
-/* NULL: not known yet. *out_free is then the place for it; NULL: all are taken. */
+/* Returns NULL if no price is cached, with *out_free the place for it (NULL: all are taken). */
 static const struct known_price *price_at(const struct rulebook *book, const struct atom *model,
                                           struct known_price *_Atomic **out_free)
 {
@@ -124,7 +124,7 @@ static const struct known_price *price_at(const struct rulebook *book, const str
     return NULL;
 }
 
-/* Not remembered if another thread takes the place first: the next call tries again. */
+/* The price is not cached if another thread takes the place first; the next call tries again. */
 struct named_price rulebook_known_price(const struct rulebook *book, const struct atom *model)
 {
     struct known_price *_Atomic *place;

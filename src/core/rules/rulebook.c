@@ -1,7 +1,7 @@
 /*
  * Evaluates a policy document: which nodes and namespaces a rule matches, when it holds, and what
  * it demands of a request. Rulebooks are made by policy_document.c, and read by any thread. After
- * sharing they are immutable, but for the prices that prices.c remembers.
+ * sharing they are immutable, except for the prices that prices.c caches.
  */
 #include "milligpu/core/rules/rulebook.h"
 
@@ -28,7 +28,7 @@ struct rulebook *rulebook_new(enum policy_kind policy, const char *name)
     return book;
 }
 
-/* Mutable, as is known_price. */
+/* The reference count is mutable, like known_price. */
 static atomic_uint *rulebook_refs_of(const struct rulebook *book)
 {
     must(book != NULL);

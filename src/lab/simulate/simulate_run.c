@@ -51,7 +51,7 @@ struct simulation {
     bool is_reported;
 };
 
-/* A node, as milligpud recognises it. */
+/* The name and the slot of a node. */
 struct simulate_seen {
     struct text name;
     uint32_t slot;
@@ -78,7 +78,7 @@ static void simulate_do(struct simulation *sim, const struct command *command)
     change_done(&change);
 }
 
-/* Keeps the nodes by slot, which milligpud recognises in the names that kube-scheduler sends. */
+/* Updates in_slot. milligpud finds the same nodes while it reads a list (name_order.h). */
 static void simulate_publish(struct simulation *sim)
 {
     struct snapshot *before = sim->snapshot;

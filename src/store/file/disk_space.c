@@ -114,7 +114,7 @@ void space_check(struct store *store)
         space_set(store, SPACE_ENOUGH);
 }
 
-/* Far below the limits, what batches wrote is counted in advance. */
+/* Far below the limits, unseen stands for the pages that batches wrote. */
 bool space_is_due(const struct store *store)
 {
     const int64_t bytes = atomic_load(&store->used_bytes) + store->unseen;

@@ -17,7 +17,7 @@
  * The node stores the set of rules that match it (node.h), and the request the set that match its
  * pod.
  *
- * Immutable, but for prices that it remembers, and reference-counted. Pure: the caller passes the
+ * Immutable, except for its cache of prices, and reference-counted. Pure: the caller passes the
  * time, and the set of rules that hold is part of the snapshot, so that the same snapshot gives the
  * same answer.
  */
@@ -82,14 +82,14 @@ struct model_price {
     uint32_t price;    /* 1 .. PRICE_MAX */
 };
 
-/* What a name says of the price. */
+/* The price of a model by its name alone. */
 struct named_price {
     uint32_t price;     /* 0: the name is unknown */
     uint32_t whole_mib; /* for a part of a GPU: memory of the whole GPU with this price; else 0 */
     uint32_t part_mib;  /* memory of the part, from its name; 0: unknown */
 };
 
-/* The price of a model that was asked for. Immutable. */
+/* A cached price. Immutable. */
 struct known_price {
     const struct atom *model; /* a reference */
     struct named_price price;
@@ -124,7 +124,7 @@ struct rulebook {
     struct arena arena; /* owns everything above */
     uint32_t n_zones;
     struct zone *zone[RULES_MAX]; /* the distinct zones of the windows, owned */
-    /* Of rulebook_known_price(), owned: any thread adds to it, in free places; none is replaced. */
+    /* The cache of rulebook_known_price(), owned. Threads fill free places and replace none. */
     struct known_price *_Atomic known_price[KNOWN_PRICES];
 };
 
@@ -162,11 +162,11 @@ uint32_t rulebook_price(const struct rulebook *book, struct text model, uint32_t
 /* The price by name alone, with PRICES_KNOWN. Each call compares the name with all globs. */
 struct named_price rulebook_named_price(const struct rulebook *book, struct text model);
 /*
- * The same, remembered: as long as the rulebook lives, it keeps a reference to each of the first
- * KNOWN_PRICES models. Any thread may call it.
+ * The same, cached for the first KNOWN_PRICES models; the rulebook keeps a reference to each of
+ * them for its life. Any thread may call it.
  */
 struct named_price rulebook_known_price(const struct rulebook *book, const struct atom *model);
-/* Forgets them, for rulebook_unref(). */
+/* Frees the cached prices, for rulebook_unref(). */
 void rulebook_forget_prices(struct rulebook *book);
 /* The price from both name and memory; mib: 0 if unknown. */
 uint32_t price_by_memory(const struct named_price *named, uint32_t mib);

@@ -1,4 +1,4 @@
-/* Prices of models that a rulebook remembers, filled by several threads at once. */
+/* The cached prices of a rulebook, which several threads fill at once. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -56,7 +56,7 @@ TEST(known_price__is_the_price_of_the_name)
     rulebook_unref(book);
 }
 
-/* What is remembered does not change, and holds its name. */
+/* A cached price never changes, and keeps a reference to its name. */
 TEST(known_price__is_remembered_with_the_name)
 {
     struct rulebook *book = priced();
@@ -69,7 +69,7 @@ TEST(known_price__is_remembered_with_the_name)
     rulebook_unref(book);
 }
 
-/* Nodes that only kube-scheduler knows come with names of their own, for each question. */
+/* Nodes outside the snapshot have atoms of their own for each question. */
 TEST(known_price__of_one_model_takes_one_place)
 {
     struct rulebook *book = priced();

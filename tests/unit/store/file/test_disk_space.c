@@ -70,8 +70,8 @@ static long long count_past(const struct shelf *shelf, const char *namespace)
 static const char large[] = "s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+s10+10";
 
 /*
- * Asking SQLite for the pages in use takes 3 % of a bind. What is written meanwhile counts as twice
- * the journal entries.
+ * Asking SQLite for the pages in use takes 3 % of a bind. Until the next look, a write counts as
+ * twice its journal entries.
  */
 SHELF_TEST(space__far_from_the_limit_is_looked_at_once_in_a_while)
 {
