@@ -1,7 +1,7 @@
 /*
- * Decodes messages field by field (wire.h), not by protobuf-c: that would store each unknown field,
- * and a tenant controls how many arguments a container has. Answers are few and small, and are
- * packed by protobuf-c. Duplicate keys of a map are kept; nri_annotation() uses the last one.
+ * Decodes messages field by field (protobuf.h), not by protobuf-c: that would store each unknown
+ * field, and a tenant controls how many arguments a container has. Answers are few and small, and
+ * are packed by protobuf-c. Duplicate keys of a map are kept; nri_annotation() uses the last one.
  * Called by nri.c in the agent's main thread.
  */
 #include "codec.h"
@@ -108,17 +108,17 @@ static enum nri_flaw flaw_of(const struct nri_reader *reader)
 }
 
 /* Reads a field that must occur at most once; out->at must be NULL initially. */
-static void take_message(struct wire *wire, const struct wire_field *field, struct text *out)
+static void take_message(struct protobuf *in, const struct protobuf_field *field, struct text *out)
 {
     if (out->at != NULL)
-        wire->broken = true;
-    *out = wire_text(wire, field);
+        in->broken = true;
+    *out = protobuf_text(in, field);
 }
 
 /* The unread members of a list. */
 struct members {
     struct nri_reader *reader;
-    struct wire wire;
+    struct protobuf in;
     uint32_t number;
     uint32_t left;
 };
@@ -127,12 +127,12 @@ struct members {
 static void *list_of(struct nri_reader *reader, struct text message, uint32_t number, size_t bytes,
                      uint32_t *out_count, struct members *out)
 {
-    struct wire wire = wire_of(message);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(message);
+    struct protobuf_field field;
     uint32_t count = 0;
 
     must(message.len <= NRI_MESSAGE_MAX);
-    while (wire_next(&wire, &field))
+    while (protobuf_next(&in, &field))
         count += field.number == number;
     if (count > reader->left / bytes) {
         reader->too_long = true;
@@ -140,65 +140,65 @@ static void *list_of(struct nri_reader *reader, struct text message, uint32_t nu
     }
     reader->left -= count * bytes;
     *out_count = count;
-    *out = (struct members){reader, wire_of(message), number, count};
+    *out = (struct members){reader, protobuf_of(message), number, count};
     return arena_array(reader->arena, count, bytes);
 }
 
 /* Reads the next member. False at the end of the list, or if the message is malformed. */
 static bool next_in(struct members *members, struct text *out)
 {
-    struct wire_field field;
+    struct protobuf_field field;
 
-    while (members->left > 0 && wire_next(&members->wire, &field)) {
+    while (members->left > 0 && protobuf_next(&members->in, &field)) {
         if (field.number != members->number)
             continue;
-        *out = wire_text(&members->wire, &field);
+        *out = protobuf_text(&members->in, &field);
         members->left--;
         return true;
     }
-    members->reader->broken = members->reader->broken || members->wire.broken;
+    members->reader->broken = members->reader->broken || members->in.broken;
     return false;
 }
 
 /* The last text field with this number; empty if there is none. */
 static struct text text_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
-    struct wire wire = wire_of(message);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(message);
+    struct protobuf_field field;
     struct text out = TEXT("");
 
-    while (wire_next(&wire, &field))
+    while (protobuf_next(&in, &field))
         if (field.number == number)
-            out = wire_text(&wire, &field);
-    reader->broken = reader->broken || wire.broken;
+            out = protobuf_text(&in, &field);
+    reader->broken = reader->broken || in.broken;
     return out;
 }
 
 /* A message field that occurs at most once; at is NULL if it is absent. */
 static struct text part_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
-    struct wire wire = wire_of(message);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(message);
+    struct protobuf_field field;
     struct text out = {NULL, 0};
 
-    while (wire_next(&wire, &field))
+    while (protobuf_next(&in, &field))
         if (field.number == number)
-            take_message(&wire, &field, &out);
-    reader->broken = reader->broken || wire.broken;
+            take_message(&in, &field, &out);
+    reader->broken = reader->broken || in.broken;
     return out;
 }
 
 /* The last number field with this number; 0 if there is none. */
 static uint64_t number_in(struct nri_reader *reader, struct text message, uint32_t number)
 {
-    struct wire wire = wire_of(message);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(message);
+    struct protobuf_field field;
     uint64_t out = 0;
 
-    while (wire_next(&wire, &field))
+    while (protobuf_next(&in, &field))
         if (field.number == number)
-            out = wire_number(&wire, &field);
-    reader->broken = reader->broken || wire.broken;
+            out = protobuf_number(&in, &field);
+    reader->broken = reader->broken || in.broken;
     return out;
 }
 
@@ -230,21 +230,21 @@ static struct nri_pair *pairs_in(struct nri_reader *reader, struct text message,
 
 static struct nri_device device_in(struct nri_reader *reader, struct text bytes)
 {
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(bytes);
+    struct protobuf_field field;
     struct nri_device out = {.path = TEXT(""), .type = TEXT("")};
 
-    while (wire_next(&wire, &field)) {
+    while (protobuf_next(&in, &field)) {
         if (field.number == DEVICE_PATH)
-            out.path = wire_text(&wire, &field);
+            out.path = protobuf_text(&in, &field);
         else if (field.number == DEVICE_TYPE)
-            out.type = wire_text(&wire, &field);
+            out.type = protobuf_text(&in, &field);
         else if (field.number == DEVICE_MAJOR)
-            out.major = (int64_t)wire_number(&wire, &field);
+            out.major = (int64_t)protobuf_number(&in, &field);
         else if (field.number == DEVICE_MINOR)
-            out.minor = (int64_t)wire_number(&wire, &field);
+            out.minor = (int64_t)protobuf_number(&in, &field);
     }
-    reader->broken = reader->broken || wire.broken;
+    reader->broken = reader->broken || in.broken;
     return out;
 }
 
@@ -271,25 +271,25 @@ static int64_t rule_number_in(struct nri_reader *reader, struct text optional)
 
 static struct nri_device_rule rule_in(struct nri_reader *reader, struct text bytes)
 {
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(bytes);
+    struct protobuf_field field;
     struct nri_device_rule out = {.type = TEXT(""), .access = TEXT("")};
     struct text major = {NULL, 0};
     struct text minor = {NULL, 0};
 
-    while (wire_next(&wire, &field)) {
+    while (protobuf_next(&in, &field)) {
         if (field.number == RULE_ALLOW)
-            out.allow = wire_number(&wire, &field) != 0;
+            out.allow = protobuf_number(&in, &field) != 0;
         else if (field.number == RULE_TYPE)
-            out.type = wire_text(&wire, &field);
+            out.type = protobuf_text(&in, &field);
         else if (field.number == RULE_MAJOR)
-            take_message(&wire, &field, &major);
+            take_message(&in, &field, &major);
         else if (field.number == RULE_MINOR)
-            take_message(&wire, &field, &minor);
+            take_message(&in, &field, &minor);
         else if (field.number == RULE_ACCESS)
-            out.access = wire_text(&wire, &field);
+            out.access = protobuf_text(&in, &field);
     }
-    reader->broken = reader->broken || wire.broken;
+    reader->broken = reader->broken || in.broken;
     out.major = rule_number_in(reader, major);
     out.minor = rule_number_in(reader, minor);
     return out;
@@ -320,23 +320,23 @@ static int no_message(const char *name, struct err *err)
 static void read_pod(struct arena *arena, struct text bytes, struct nri_pod *out)
 {
     struct nri_reader reader = reader_of(arena);
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(bytes);
+    struct protobuf_field field;
 
     *out =
         (struct nri_pod){.id = TEXT(""), .name = TEXT(""), .uid = TEXT(""), .namespace = TEXT("")};
-    while (wire_next(&wire, &field)) {
+    while (protobuf_next(&in, &field)) {
         if (field.number == POD_ID)
-            out->id = wire_text(&wire, &field);
+            out->id = protobuf_text(&in, &field);
         else if (field.number == POD_NAME)
-            out->name = wire_text(&wire, &field);
+            out->name = protobuf_text(&in, &field);
         else if (field.number == POD_UID)
-            out->uid = wire_text(&wire, &field);
+            out->uid = protobuf_text(&in, &field);
         else if (field.number == POD_NAMESPACE)
-            out->namespace = wire_text(&wire, &field);
+            out->namespace = protobuf_text(&in, &field);
     }
-    reader.broken = wire.broken;
-    if (!wire.broken)
+    reader.broken = in.broken;
+    if (!in.broken)
         out->annotation = pairs_in(&reader, bytes, POD_ANNOTATIONS, &out->n_annotations);
     out->flaw = flaw_of(&reader);
     if (out->flaw == NRI_BROKEN)
@@ -349,35 +349,35 @@ struct parts {
     struct text user;
 };
 
-static void read_identity(struct wire *wire, struct nri_container *out, struct parts *parts)
+static void read_identity(struct protobuf *in, struct nri_container *out, struct parts *parts)
 {
-    struct wire_field field;
+    struct protobuf_field field;
 
-    while (wire_next(wire, &field))
+    while (protobuf_next(in, &field))
         switch (field.number) {
         case CONTAINER_ID:
-            out->id = wire_text(wire, &field);
+            out->id = protobuf_text(in, &field);
             break;
         case CONTAINER_POD:
-            out->pod_id = wire_text(wire, &field);
+            out->pod_id = protobuf_text(in, &field);
             break;
         case CONTAINER_NAME:
-            out->name = wire_text(wire, &field);
+            out->name = protobuf_text(in, &field);
             break;
         case CONTAINER_STATE: {
-            const int32_t state = (int32_t)wire_number(wire, &field);
+            const int32_t state = (int32_t)protobuf_number(in, &field);
             const bool known = state > NRI_UNKNOWN && state <= NRI_STOPPED;
             out->state = known ? (enum nri_state)state : NRI_UNKNOWN;
             break;
         }
         case CONTAINER_PID:
-            out->pid = (uint32_t)wire_number(wire, &field);
+            out->pid = (uint32_t)protobuf_number(in, &field);
             break;
         case CONTAINER_LINUX:
-            take_message(wire, &field, &parts->linux_part);
+            take_message(in, &field, &parts->linux_part);
             break;
         case CONTAINER_USER:
-            take_message(wire, &field, &parts->user);
+            take_message(in, &field, &parts->user);
             break;
         default:
             break;
@@ -388,13 +388,13 @@ static void read_identity(struct wire *wire, struct nri_container *out, struct p
 static void read_container(struct arena *arena, struct text bytes, struct nri_container *out)
 {
     struct nri_reader reader = reader_of(arena);
-    struct wire wire = wire_of(bytes);
+    struct protobuf in = protobuf_of(bytes);
     struct parts parts = {0};
 
     *out = (struct nri_container){
         .id = TEXT(""), .pod_id = TEXT(""), .name = TEXT(""), .cgroups_path = TEXT("")};
-    read_identity(&wire, out, &parts);
-    reader.broken = wire.broken;
+    read_identity(&in, out, &parts);
+    reader.broken = in.broken;
     if (!reader.broken) {
         out->has_user = parts.user.at != NULL;
         out->user = (uint32_t)number_in(&reader, parts.user, USER_UID);
@@ -487,29 +487,29 @@ int codec_configure(struct text bytes, struct nri_runtime *out, struct err *err)
 
 int codec_synchronize(struct text bytes, struct codec_sync *out, struct err *err)
 {
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(bytes);
+    struct protobuf_field field;
 
-    *out = (struct codec_sync){.pods = wire, .containers = wire};
-    while (wire_next(&wire, &field)) {
+    *out = (struct codec_sync){.pods = in, .containers = in};
+    while (protobuf_next(&in, &field)) {
         if (field.number == SYNC_MORE)
-            out->more = wire_number(&wire, &field) != 0;
+            out->more = protobuf_number(&in, &field) != 0;
         else if (field.number == SYNC_PODS || field.number == SYNC_CONTAINERS)
-            (void)wire_text(&wire, &field);
+            (void)protobuf_text(&in, &field);
     }
-    return wire.broken ? no_message("SynchronizeRequest", err) : 0;
+    return in.broken ? no_message("SynchronizeRequest", err) : 0;
 }
 
-static bool next_member(struct wire *wire, uint32_t number, struct text *out)
+static bool next_member(struct protobuf *in, uint32_t number, struct text *out)
 {
-    struct wire_field field;
+    struct protobuf_field field;
 
-    while (wire_next(wire, &field)) {
+    while (protobuf_next(in, &field)) {
         *out = field.text;
         if (field.number == number)
             return true;
     }
-    must(!wire->broken);
+    must(!in->broken);
     return false;
 }
 
@@ -559,24 +559,24 @@ int codec_call(struct arena *arena, struct text bytes, struct codec_call *out, s
 {
     static const char name[] = "ContainerRequest";
     struct nri_reader reader = reader_of(arena);
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(bytes);
+    struct protobuf_field field;
     struct text pod = {NULL, 0};
     struct text container = {NULL, 0};
     struct text adjust = {NULL, 0};
 
     *out = (struct codec_call){.validator = NRI_VALIDATOR_UNKNOWN};
-    while (wire_next(&wire, &field)) {
+    while (protobuf_next(&in, &field)) {
         if (field.number == CALL_POD)
-            take_message(&wire, &field, &pod);
+            take_message(&in, &field, &pod);
         else if (field.number == CALL_CONTAINER)
-            take_message(&wire, &field, &container);
+            take_message(&in, &field, &container);
         else if (field.number == CALL_ADJUST)
-            take_message(&wire, &field, &adjust);
+            take_message(&in, &field, &adjust);
         else if (field.number == CALL_PLUGINS)
-            see_plugin(&reader, wire_text(&wire, &field), &out->validator);
+            see_plugin(&reader, protobuf_text(&in, &field), &out->validator);
     }
-    if (wire.broken || reader.broken)
+    if (in.broken || reader.broken)
         return no_message(name, err);
     if (read_call(arena, pod, container, name, out, err) < 0)
         return err_same(err);
@@ -587,21 +587,21 @@ int codec_state_change(struct arena *arena, struct text bytes, struct codec_call
                        struct err *err)
 {
     static const char name[] = "StateChangeEvent";
-    struct wire wire = wire_of(bytes);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(bytes);
+    struct protobuf_field field;
     struct text pod = {NULL, 0};
     struct text container = {NULL, 0};
 
     *out = (struct codec_call){.validator = NRI_VALIDATOR_UNKNOWN};
-    while (wire_next(&wire, &field)) {
+    while (protobuf_next(&in, &field)) {
         if (field.number == EVENT_KIND)
-            out->event = (int32_t)wire_number(&wire, &field);
+            out->event = (int32_t)protobuf_number(&in, &field);
         else if (field.number == EVENT_POD)
-            take_message(&wire, &field, &pod);
+            take_message(&in, &field, &pod);
         else if (field.number == EVENT_CONTAINER)
-            take_message(&wire, &field, &container);
+            take_message(&in, &field, &container);
     }
-    if (wire.broken)
+    if (in.broken)
         return no_message(name, err);
     return read_call(arena, pod, container, name, out, err);
 }

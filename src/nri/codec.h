@@ -13,10 +13,9 @@
 #define MILLIGPU_NRI_CODEC_H
 
 #include "milligpu/base/arena.h"
+#include "milligpu/base/protobuf.h"
 #include "milligpu/base/strbuf.h"
 #include "milligpu/nri/nri.h"
-
-#include "wire.h"
 
 struct codec_request {
     struct text service;
@@ -33,8 +32,8 @@ struct codec_response {
 /* A SynchronizeRequest, read one member at a time. */
 struct codec_sync {
     /* Read positions of the next pod and the next container. */
-    struct wire pods;
-    struct wire containers;
+    struct protobuf pods;
+    struct protobuf containers;
 
     bool more;
 };

@@ -1,36 +1,36 @@
-/* wire - the fields of a message, and where it is none. */
+/* protobuf - the fields of a message, and where it is none. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "milligpu/base/protobuf.h"
 #include "milligpu/base/strbuf.h"
 
-#include "nri/wire.h"
 #include "support/scoped.h"
 #include "support/test.h"
 
 /* "1:5 2:abc " for each field, and "broken" where it is none. */
 static const char *read_all(struct strbuf *out, struct text message)
 {
-    struct wire wire = wire_of(message);
-    struct wire_field field;
+    struct protobuf in = protobuf_of(message);
+    struct protobuf_field field;
 
     strbuf_reset(out);
-    while (wire_next(&wire, &field)) {
+    while (protobuf_next(&in, &field)) {
         strbuf_printf(out, "%u:", field.number);
-        if (field.type == WIRE_NUMBER)
+        if (field.type == PROTOBUF_NUMBER)
             strbuf_u64(out, field.value);
         else
             strbuf_text(out, field.text);
         strbuf_char(out, ' ');
     }
-    if (wire.broken)
+    if (in.broken)
         strbuf_str(out, "broken");
-    assert_false(wire_next(&wire, &field)); /* and stays at its end */
+    assert_false(protobuf_next(&in, &field)); /* and stays at its end */
     return out->data;
 }
 
-TEST(wire__reads_fields_in_order)
+TEST(protobuf__reads_fields_in_order)
 {
     static const struct {
         struct text message;
@@ -49,7 +49,7 @@ TEST(wire__reads_fields_in_order)
         assert_string_equal(read_all(&out, row[i].message), row[i].read);
 }
 
-TEST(wire__refuses_broken_fields)
+TEST(protobuf__refuses_broken_fields)
 {
     static const struct text broken[] = {
         TEXT("\x08"),                                           /* no value */
@@ -75,21 +75,22 @@ TEST(wire__refuses_broken_fields)
     }
 }
 
-TEST(wire__checks_the_type_of_a_value)
+TEST(protobuf__checks_the_type_of_a_value)
 {
-    const struct wire_field number = {.number = 1, .type = WIRE_NUMBER, .value = 7};
-    const struct wire_field text = {.number = 1, .type = WIRE_TEXT, .text = TEXT("abc")};
-    const struct wire_field fixed = {.number = 1, .type = WIRE_FIXED32, .text = TEXT("abcd")};
-    struct wire wire = wire_of(TEXT(""));
-    assert_int_equal(wire_number(&wire, &number), 7);
-    assert_true(text_is(wire_text(&wire, &text), "abc"));
-    assert_false(wire.broken);
-    assert_int_equal(wire_number(&wire, &text), 0);
-    assert_true(wire.broken);
-    wire.broken = false;
-    assert_int_equal(wire_text(&wire, &number).len, 0);
-    assert_true(wire.broken);
-    wire.broken = false;
-    assert_int_equal(wire_text(&wire, &fixed).len + wire_number(&wire, &fixed), 0);
-    assert_true(wire.broken);
+    const struct protobuf_field number = {.number = 1, .type = PROTOBUF_NUMBER, .value = 7};
+    const struct protobuf_field text = {.number = 1, .type = PROTOBUF_TEXT, .text = TEXT("abc")};
+    const struct protobuf_field fixed = {
+        .number = 1, .type = PROTOBUF_FIXED32, .text = TEXT("abcd")};
+    struct protobuf in = protobuf_of(TEXT(""));
+    assert_int_equal(protobuf_number(&in, &number), 7);
+    assert_true(text_is(protobuf_text(&in, &text), "abc"));
+    assert_false(in.broken);
+    assert_int_equal(protobuf_number(&in, &text), 0);
+    assert_true(in.broken);
+    in.broken = false;
+    assert_int_equal(protobuf_text(&in, &number).len, 0);
+    assert_true(in.broken);
+    in.broken = false;
+    assert_int_equal(protobuf_text(&in, &fixed).len + protobuf_number(&in, &fixed), 0);
+    assert_true(in.broken);
 }
