@@ -73,18 +73,23 @@ static inline void strbuf_make_room(struct strbuf *buf, size_t more)
         strbuf_grow(buf, more);
 }
 
+char *strbuf_room(struct strbuf *buf, size_t len)
+{
+    strbuf_make_room(buf, len);
+    char *room = buf->data + buf->len;
+    buf->len += len;
+    buf->data[buf->len] = '\0';
+    must(buf->len < buf->capacity);
+    return room;
+}
+
 /* bytes must not point into buf: growing may move it. */
 void strbuf_add(struct strbuf *buf, const void *bytes, size_t len)
 {
     if (len == 0)
         return;
     must(bytes != NULL);
-
-    strbuf_make_room(buf, len);
-    memcpy(buf->data + buf->len, bytes, len);
-    buf->len += len;
-    buf->data[buf->len] = '\0';
-    must(buf->len < buf->capacity);
+    memcpy(strbuf_room(buf, len), bytes, len);
 }
 
 void strbuf_char(struct strbuf *buf, char c)

@@ -22,6 +22,7 @@ char *strbuf_steal(struct strbuf *buf) MUST_USE; /* the caller's to xfree(); emp
 
 void strbuf_reserve(struct strbuf *buf, size_t capacity); /* minimum, with terminator */
 void strbuf_add(struct strbuf *buf, const void *bytes, size_t len);
+char *strbuf_room(struct strbuf *buf, size_t len); /* appends bytes, to be set by the caller */
 void strbuf_char(struct strbuf *buf, char c);
 void strbuf_str(struct strbuf *buf, const char *text);
 void strbuf_text(struct strbuf *buf, struct text text);

@@ -21,21 +21,29 @@ static void json_writer_value(struct json_writer *json)
     json->comma = true;
 }
 
-/* Fast path for short, plain names: one append instead of three. */
-static void json_writer_quoted(struct strbuf *out, struct text text)
+/*
+ * Writes a string, with a comma before it where one is due, and the colon of a key. Nearly all are
+ * plain: one append.
+ */
+static void json_writer_quoted(struct json_writer *json, struct text text, bool is_key)
 {
-    char whole[NAME_BYTES_MAX + 2];
     must(text.at != NULL || text.len == 0);
 
-    const char *end = text.at + text.len;
-    if (text.len == 0 || text.len > NAME_BYTES_MAX || scan_plain(text.at, end) != end) {
-        strbuf_json(out, text);
+    if (text.len == 0 || scan_plain(text.at, text.at + text.len) != text.at + text.len) {
+        json_writer_value(json);
+        strbuf_json(json->out, text);
+        if (is_key)
+            strbuf_char(json->out, ':');
         return;
     }
-    whole[0] = '"';
-    memcpy(whole + 1, text.at, text.len);
-    whole[text.len + 1] = '"';
-    strbuf_add(out, whole, text.len + 2);
+    char *at = strbuf_room(json->out, text.len + 2 + json->comma + is_key);
+    *at = ',';
+    at += json->comma;
+    *at = '"';
+    memcpy(at + 1, text.at, text.len);
+    at[text.len + 1] = '"';
+    if (is_key)
+        at[text.len + 2] = ':';
 }
 
 /* A first element has no comma before it. */
@@ -82,10 +90,8 @@ void json_write_key_text(struct json_writer *json, struct text key)
 {
     must(key.at != NULL || key.len == 0);
 
-    json_writer_value(json);
-    json_writer_quoted(json->out, key);
-    strbuf_char(json->out, ':');
-    json->comma = false;
+    json_writer_quoted(json, key, true);
+    json->comma = false; /* the value behind it has none */
 }
 
 void json_write_key(struct json_writer *json, const char *key)
@@ -96,8 +102,8 @@ void json_write_key(struct json_writer *json, const char *key)
 
 void json_write_text(struct json_writer *json, struct text text)
 {
-    json_writer_value(json);
-    json_writer_quoted(json->out, text);
+    json_writer_quoted(json, text, false);
+    json->comma = true;
 }
 
 void json_write_str(struct json_writer *json, const char *text)
