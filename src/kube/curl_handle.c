@@ -226,7 +226,6 @@ static struct makeup *makeup_new(const struct handles *handles, struct auth *tak
     must(take_auth->taken);
     makeup->uses = 1;
     makeup->auth = *take_auth;
-    add_header(makeup, "Accept: application/json");
     add_header(makeup, "Expect:"); /* 100-continue would cost a second round trip */
     if (makeup->auth.header != NULL)
         add_header(makeup, makeup->auth.header);
@@ -592,9 +591,13 @@ static void set_method(struct handle_options *set, struct curl_handle *handle,
     SET(set, CURLOPT_SEEKDATA, handle);
 }
 
+static const char accept_json[] = "Accept: application/json";
+static const char accept_protobuf[] =
+    "Accept: application/vnd.kubernetes.protobuf, application/json";
+
 /*
- * Sets the options of one request. Content-Type is a separate list node before the shared headers;
- * an empty one removes libcurl's default type for a POST.
+ * Sets the options of one request. Its own headers are separate list nodes before the shared ones;
+ * an empty Content-Type removes libcurl's default type for a POST.
  */
 int handle_ask(struct handles *handles, struct curl_handle *handle,
                const struct handle_request *request, struct err *err)
@@ -612,8 +615,10 @@ int handle_ask(struct handles *handles, struct curl_handle *handle,
                   request->content_type != NULL ? request->content_type : "");
     handle->second =
         (struct curl_slist){(char *)(uintptr_t)request->header, handle->makeup->headers};
-    handle->first = (struct curl_slist){
-        strbuf_steal(&text), request->header != NULL ? &handle->second : handle->makeup->headers};
+    handle->accept = (struct curl_slist){
+        (char *)(uintptr_t)(request->takes_protobuf ? accept_protobuf : accept_json),
+        request->header != NULL ? &handle->second : handle->makeup->headers};
+    handle->first = (struct curl_slist){strbuf_steal(&text), &handle->accept};
     SET(&set, CURLOPT_HTTPHEADER, &handle->first);
     /* Wait for the result of a TLS handshake instead of starting another one. */
     const bool waits = is_secure(handles) && !request->waits_for_none;

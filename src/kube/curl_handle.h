@@ -24,6 +24,7 @@ struct curl_handle {
     struct makeup *makeup;
     /* Headers before the shared ones. */
     struct curl_slist first;  /* "Content-Type: ..." */
+    struct curl_slist accept; /* "Accept: ..." */
     struct curl_slist second; /* header of the request, if any */
     struct text body;         /* body of the current request, borrowed */
     size_t given;             /* bytes of the body given to libcurl on the current connection */
@@ -56,6 +57,7 @@ struct handle_request {
     const char *header;       /* NULL if none */
     struct text body;
     bool watch;
+    bool takes_protobuf;
     /* Not even for a connection that is being opened, and may turn out to be shared. */
     bool waits_for_none;
 };

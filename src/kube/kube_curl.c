@@ -60,7 +60,8 @@ struct curl_call {
     bool swallow; /* the answer is a 401 that will be retried */
     bool headed;  /* HEAD was delivered */
     bool watch;   /* silence is normal */
-    bool nudged;  /* a nudge was sent since the last byte */
+    bool takes_protobuf;
+    bool nudged; /* a nudge was sent since the last byte */
     int status;
     int64_t retry_after_s;
     int64_t begun_ms;    /* monotonic time of start() */
@@ -182,6 +183,7 @@ static struct curl_call *curl_call_new(struct curl_kube *kube, const struct kube
     call->path = xstrdup(request->path);
     call->content_type = request->content_type != NULL ? xstrdup(request->content_type) : NULL;
     call->header = request->header != NULL ? xstrdup(request->header) : NULL;
+    call->takes_protobuf = request->takes_protobuf;
     strbuf_init(&call->body);
     strbuf_text(&call->body, request->body);
     return call;
@@ -377,6 +379,7 @@ static struct handle_request request_of(const struct curl_call *call)
                                    .path = call->path,
                                    .content_type = call->content_type,
                                    .header = call->header,
+                                   .takes_protobuf = call->takes_protobuf,
                                    .body = {call->body.data, call->body.len},
                                    .watch = call->watch};
 }

@@ -15,6 +15,7 @@
 #include "milligpu/base/limits.h"
 #include "milligpu/base/random.h"
 #include "milligpu/base/strbuf.h"
+#include "milligpu/wire/kube/kube_protobuf.h"
 #include "milligpu/wire/kube/wire_kube.h"
 
 enum {
@@ -49,6 +50,8 @@ struct reflector {
     bool list_open;      /* list_begin was called, list_end not yet */
     bool page_waits;     /* body is a whole page; it is decoded when the next one is requested */
     bool bad_line;       /* the last watch ended with a line that is no event */
+    bool has_first;      /* the watch in flight has sent a byte */
+    bool framed;         /* and is of frames (kube_protobuf.h), not of lines */
     bool gone;           /* 410 was received, and no event since */
     uint32_t ids;        /* number of request ids used */
     uint32_t page;       /* items per page; halved after a page that was too large, then doubled */
@@ -70,6 +73,7 @@ struct reflector {
     char list_rv[RV_BYTES_MAX]; /* of the open list; "" before its first page is decoded */
     struct strbuf next;         /* continue token; empty for the first page */
     struct strbuf body;         /* bytes of a page, or of an incomplete event */
+    struct strbuf json;         /* what a frame is as a line, or a page as JSON */
     struct arena arena;
     struct reflector_stats stats;
 };
@@ -95,15 +99,39 @@ static void reflector_trouble(struct reflector *r, const struct err *err, const 
 }
 
 /* Frees the memory after a large page. */
+static void drop_bytes(struct strbuf *bytes)
+{
+    if (bytes->capacity <= BODY_KEEP_BYTES) {
+        strbuf_reset(bytes);
+        return;
+    }
+    strbuf_done(bytes);
+    strbuf_init(bytes);
+}
+
 static void drop_body(struct reflector *r)
 {
     must(!r->page_waits);
-    if (r->body.capacity <= BODY_KEEP_BYTES) {
-        strbuf_reset(&r->body);
-        return;
+    drop_bytes(&r->body);
+}
+
+/* Makes JSON of the bytes in body, if they are protobuf; they stay if that fails. */
+static int body_to_json(struct reflector *r, size_t bytes_max, struct err *err)
+{
+    const struct text body = {r->body.data, r->body.len};
+    struct strbuf json;
+
+    if (!kube_protobuf_is(body))
+        return 0;
+    strbuf_init(&json);
+    const int rc = kube_protobuf_object(body, bytes_max, &json, err);
+    if (rc < 0) {
+        strbuf_done(&json);
+        return rc;
     }
     strbuf_done(&r->body);
-    strbuf_init(&r->body);
+    r->body = json;
+    return 0;
 }
 
 /* Refuses a version that is too long: a truncated one would be another version. */
@@ -276,13 +304,14 @@ static void request_watch(struct reflector *r, int64_t now_ms, struct kube_reque
     request->silence_ms = r->rules.silence_ms + OVERTIME_MS;
     r->end_ms = now_ms + length_ms + OVERTIME_MS;
     r->watch_events = 0;
+    r->has_first = false;
     r->stats.watches++;
 }
 
 /* Starts the next request. False: it cannot be started; err is set. */
 static bool reflector_ask(struct reflector *r, int64_t now_ms, struct err *err)
 {
-    struct kube_request request = {.method = "GET", .body = TEXT("")};
+    struct kube_request request = {.method = "GET", .body = TEXT(""), .takes_protobuf = true};
     struct strbuf path;
 
     must(!r->in_flight);
@@ -460,27 +489,6 @@ static bool decode_waiting(struct reflector *r, int64_t now_ms)
     return !r->page_waits || decode_page(r, now_ms);
 }
 
-/* A page waits until the next one is requested; the last is decoded at once. */
-static void page_came(struct reflector *r, int64_t now_ms)
-{
-    must(!r->in_flight && !r->page_waits);
-    if (!r->list_open) {
-        r->list_open = true;
-        r->list_rv[0] = '\0';
-        /* The time of the request for the first page, not of its answer. */
-        r->stats.asked_ms = r->started_ms;
-        r->sink.list_begin(r->sink.user);
-    }
-    arena_reset(&r->arena);
-    const char *token = list_continue((struct text){r->body.data, r->body.len}, &r->arena);
-    if (token[0] == '\0' || strlen(token) > CONTINUE_MAX) {
-        (void)decode_page(r, now_ms);
-        return;
-    }
-    next_page(r, token, now_ms);
-    r->page_waits = true;
-}
-
 /*
  * Requests the same page with half the items, at once: the server works, and a few objects of
  * maximum size must not delay the list.
@@ -500,6 +508,36 @@ static void page_is_too_large(struct reflector *r, int64_t now_ms)
     drop_body(r);
     r->page /= 2;
     r->due_ms = now_ms;
+}
+
+/* A page waits until the next one is requested; the last is decoded at once. */
+static void page_came(struct reflector *r, int64_t now_ms)
+{
+    struct err err;
+
+    must(!r->in_flight && !r->page_waits);
+    if (!r->list_open) {
+        r->list_open = true;
+        r->list_rv[0] = '\0';
+        /* The time of the request for the first page, not of its answer. */
+        r->stats.asked_ms = r->started_ms;
+        r->sink.list_begin(r->sink.user);
+    }
+    if (body_to_json(r, PAGE_BYTES_MAX, &err) < 0) {
+        if (err.code == ERR_TOO_LARGE)
+            page_is_too_large(r, now_ms);
+        else
+            reflector_relist(r, now_ms, &err);
+        return;
+    }
+    arena_reset(&r->arena);
+    const char *token = list_continue((struct text){r->body.data, r->body.len}, &r->arena);
+    if (token[0] == '\0' || strlen(token) > CONTINUE_MAX) {
+        (void)decode_page(r, now_ms);
+        return;
+    }
+    next_page(r, token, now_ms);
+    r->page_waits = true;
 }
 
 /*
@@ -627,19 +665,25 @@ static bool is_blank_line(struct text line)
     return true;
 }
 
+static void event_is_too_large(struct reflector *r, int64_t now_ms)
+{
+    struct err err;
+
+    (void)err_set(&err, ERR_TOO_LARGE, "an event of more than %d bytes", EVENT_BYTES_MAX);
+    reflector_relist(r, now_ms, &err);
+}
+
 /* Reads whole lines in place; copies only incomplete ones. */
-static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
+static void watch_lines(struct reflector *r, struct text data, int64_t now_ms)
 {
     const uint64_t id = r->id;
-    struct err err;
 
     /* An event may end this watch; the rest is then ignored. */
     while (data.len > 0 && r->in_flight && r->id == id) {
         const char *end = memchr(data.at, '\n', data.len);
         const size_t len = end != NULL ? (size_t)(end - data.at) : data.len;
         if (r->body.len + len > EVENT_BYTES_MAX) {
-            (void)err_set(&err, ERR_TOO_LARGE, "an event of more than %d bytes", EVENT_BYTES_MAX);
-            reflector_relist(r, now_ms, &err);
+            event_is_too_large(r, now_ms);
             return;
         }
         struct text line = {data.at, len};
@@ -655,6 +699,73 @@ static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
             watch_line(r, line, now_ms);
         drop_body(r);
     }
+}
+
+static void watch_frame(struct reflector *r, struct text frame, int64_t now_ms)
+{
+    struct err err;
+
+    must(r->framed);
+    strbuf_reset(&r->json);
+    const int rc = kube_protobuf_event(frame, EVENT_BYTES_MAX, &r->json, &err);
+    if (rc == 0)
+        watch_line(r, (struct text){r->json.data, r->json.len}, now_ms);
+    else if (err.code == ERR_TOO_LARGE)
+        event_is_too_large(r, now_ms);
+    else
+        watch_nonsense(r, &err, now_ms);
+    drop_bytes(&r->json);
+}
+
+/* Returns the number of bytes until the frame in body is whole; 0: it is. */
+static size_t frame_missing(const struct reflector *r)
+{
+    if (r->body.len < KUBE_FRAME_HEAD)
+        return KUBE_FRAME_HEAD - r->body.len;
+    const size_t bytes = KUBE_FRAME_HEAD + kube_protobuf_frame(r->body.data);
+    must(r->body.len <= bytes);
+    return bytes - r->body.len;
+}
+
+static void watch_frames(struct reflector *r, struct text data, int64_t now_ms)
+{
+    const uint64_t id = r->id;
+
+    while (data.len > 0 && r->in_flight && r->id == id) {
+        const struct text part = text_first(data, frame_missing(r));
+        strbuf_text(&r->body, part);
+        data.at += part.len;
+        data.len -= part.len;
+        if (r->body.len < KUBE_FRAME_HEAD)
+            return;
+        const size_t missing = frame_missing(r);
+        if (missing > EVENT_BYTES_MAX) {
+            event_is_too_large(r, now_ms);
+        } else if (missing == 0) {
+            watch_frame(
+                r, (struct text){r->body.data + KUBE_FRAME_HEAD, r->body.len - KUBE_FRAME_HEAD},
+                now_ms);
+            drop_body(r);
+        }
+    }
+}
+
+/*
+ * The first byte of a frame is small, since its length is limited, and that of a line is a brace or
+ * a blank.
+ */
+static void watch_bytes(struct reflector *r, struct text data, int64_t now_ms)
+{
+    enum { FIRST_MAX = EVENT_BYTES_MAX >> 24 };
+    static_assert(FIRST_MAX < '\t', "a frame could begin as a line");
+
+    if (data.len == 0)
+        return;
+    if (!r->has_first) {
+        r->has_first = true;
+        r->framed = (uint8_t)data.at[0] <= FIRST_MAX;
+    }
+    (r->framed ? watch_frames : watch_lines)(r, data, now_ms);
 }
 
 /*
@@ -697,6 +808,8 @@ static void reflector_refused(struct reflector *r, int64_t now_ms)
     struct err err;
 
     must(r->status != 200);
+    /* If it cannot be converted, its first bytes are shown. */
+    (void)!body_to_json(r, STATUS_BYTES_MAX, &err);
     arena_reset(&r->arena);
     status_decode((struct text){r->body.data, r->body.len}, &r->arena, &status);
     if (status.retry_after_s > r->retry_after_s)
@@ -841,6 +954,7 @@ struct reflector *reflector_new(const struct reflector_rules *rules, const struc
     r->due_ms = INT64_MIN;
     strbuf_init(&r->next);
     strbuf_init(&r->body);
+    strbuf_init(&r->json);
     arena_init(&r->arena);
     return r;
 }
@@ -853,6 +967,7 @@ void reflector_free(struct reflector *r)
     must(!r->in_flight);
     strbuf_done(&r->next);
     strbuf_done(&r->body);
+    strbuf_done(&r->json);
     arena_done(&r->arena);
     xfree(r->path);
     xfree(r->selector);

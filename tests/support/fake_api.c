@@ -213,12 +213,26 @@ static bool has_certificate(struct exchange *exchange)
     return verdict == 0;
 }
 
+/* Returns the value, NULL if there is none. */
+static const char *note_header(struct exchange *exchange, const char *name)
+{
+    const char *value = MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, name);
+    char line[512];
+
+    if (value != NULL) {
+        (void)snprintf(line, sizeof line, "%s: %s", name, value);
+        note(exchange->api, line);
+    }
+    return value;
+}
+
 static bool may_enter(struct exchange *exchange)
 {
     struct fake_api *api = exchange->api;
-    const char *given =
-        MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND, "Authorization");
+    const char *given = note_header(exchange, "Authorization");
     char wanted[256];
+
+    (void)note_header(exchange, "Accept");
 
     if (!has_certificate(exchange))
         return false;
@@ -226,11 +240,6 @@ static bool may_enter(struct exchange *exchange)
     const bool any = api->token == NULL;
     (void)snprintf(wanted, sizeof wanted, "Bearer %s", any ? "" : api->token);
     pthread_mutex_unlock(&api->lock);
-    if (given != NULL) {
-        char line[512];
-        (void)snprintf(line, sizeof line, "Authorization: %s", given);
-        note(api, line);
-    }
     return any || (given != NULL && strcmp(given, wanted) == 0);
 }
 

@@ -58,7 +58,10 @@ void fake_api_release(struct fake_api *api);
 /* Other tokens get 401; NULL: any token is accepted. */
 void fake_api_token(struct fake_api *api, const char *token);
 
-/* How many requests contained this, as "METHOD path" or as "Authorization: ..."; all for "". */
+/*
+ * How many of these lines contained this: for each request "METHOD path", and "Authorization: ..."
+ * and "Accept: ..." where it has them.
+ */
 unsigned fake_api_seen(struct fake_api *api, const char *part);
 unsigned fake_api_connections(struct fake_api *api);
 

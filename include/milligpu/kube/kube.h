@@ -29,6 +29,7 @@ struct kube_request {
     const char *path;         /* with query: "/api/v1/pods?limit=500" */
     const char *content_type; /* NULL without a body */
     const char *header;       /* additional header line "Name: value"; NULL if none */
+    bool takes_protobuf;      /* the answer may be protobuf (kube_protobuf.h); else it is JSON */
     struct text body;         /* copied by start() */
     int64_t timeout_ms;       /* timeout of the whole request; 0 for none (a watch) */
     int64_t silence_ms;       /* timeout between received bytes; 0 for none */
@@ -100,7 +101,7 @@ const char *kube_config_server(const struct kube_config *config);
 int kube_curl_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;
 /*
  * The same for many small calls at a time, such as Bindings: with HTTP/2, a call costs libcurl's
- * part only once for each connection. Answers are not compressed.
+ * part only once for each connection. Answers are not compressed, and are JSON.
  */
 int kube_calls_new(struct kube_config *config, struct kube_ops *out, struct err *err) MUST_USE;
 

@@ -198,6 +198,24 @@ FIXTURE_TEST(requests__are_answered_on_one_connection)
     assert_int_equal(fake_api_seen(fixture->api, "Authorization: Bearer t1"), 5);
 }
 
+FIXTURE_TEST(requests__take_json_unless_they_say_otherwise)
+{
+    struct kube_request request = {
+        .id = 1, .method = "GET", .path = "/version", .header = "X: y", .timeout_ms = PATIENCE_MS};
+
+    for (int i = 0; i < 3; i++) { /* the second handle is the first one's, used again */
+        forget(fixture);
+        request.takes_protobuf = i == 1;
+        begin(fixture, &request);
+        poll_until(fixture, 1);
+        assert_int_equal(fixture->status, 200);
+    }
+    assert_int_equal(fake_api_seen(fixture->api, "Accept: application/json"), 2);
+    assert_int_equal(fake_api_seen(fixture->api, "Accept: application/vnd.kubernetes.protobuf, "
+                                                 "application/json"),
+                     1);
+}
+
 FIXTURE_TEST(fetch__returns_one_answer)
 {
     const struct kube_request request = {

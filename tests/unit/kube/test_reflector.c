@@ -7,7 +7,9 @@
 #include "milligpu/base/strbuf.h"
 #include "milligpu/kube/reflector.h"
 
+#include "support/made_protobuf.h"
 #include "support/quotes.h"
+#include "support/scoped.h"
 #include "support/test.h"
 
 enum { BASE = 1000, SECOND = 1000 };
@@ -40,6 +42,7 @@ static int on_start(void *ctx, const struct kube_request *request, struct err *e
     assert_false(fixture->busy);
     assert_true(request->id >= BASE);
     assert_string_equal(request->method, "GET");
+    assert_true(request->takes_protobuf);
     fixture->started++;
     fixture->busy = true;
     fixture->id = request->id;
@@ -198,16 +201,23 @@ static void later(struct fixture *fixture, int64_t ms)
     step(fixture);
 }
 
-/* The text has ' for ". */
-static void answer(struct fixture *fixture, enum kube_piece piece, int status, const char *text)
+static void answer_bytes(struct fixture *fixture, enum kube_piece piece, int status,
+                         struct text bytes)
 {
-    CLEANUP(xfreep) char *json = with_quotes(text);
     const struct kube_answer given = {
-        .id = fixture->id, .piece = piece, .status = status, .data = text_of(json)};
+        .id = fixture->id, .piece = piece, .status = status, .data = bytes};
 
     if (piece == KUBE_DONE || piece == KUBE_FAILED)
         fixture->busy = false;
     assert_true(reflector_answer(fixture->reflector, fixture->now_ms, &given));
+}
+
+/* The text has ' for ". */
+static void answer(struct fixture *fixture, enum kube_piece piece, int status, const char *text)
+{
+    CLEANUP(xfreep) char *json = with_quotes(text);
+
+    answer_bytes(fixture, piece, status, text_of(json));
 }
 
 static void head(struct fixture *fixture, int status)
@@ -230,6 +240,14 @@ static void whole(struct fixture *fixture, int status, const char *text)
 {
     head(fixture, status);
     answer(fixture, KUBE_DATA, status, text);
+    answer(fixture, KUBE_DONE, status, "");
+    step(fixture);
+}
+
+static void whole_bytes(struct fixture *fixture, int status, struct text bytes)
+{
+    head(fixture, status);
+    answer_bytes(fixture, KUBE_DATA, status, bytes);
     answer(fixture, KUBE_DONE, status, "");
     step(fixture);
 }
@@ -1024,4 +1042,205 @@ FIXTURE_TEST(backoff__is_the_same_for_the_same_seed)
     lose(second);
     assert_int_equal(((struct fixture *)second)->wait_ms, first_ms);
     (void)tear_down(&second);
+}
+
+/* ---- protobuf ---- */
+
+static struct text bytes_of(const struct strbuf *buf)
+{
+    return (struct text){buf->data, buf->len};
+}
+
+/* token: "" on the last page; name: "" for no item. */
+static void made_page(struct strbuf *out, const char *version, const char *token, const char *name)
+{
+    SCOPED_STRBUF(meta);
+    SCOPED_STRBUF(list);
+    SCOPED_STRBUF(pod);
+
+    made_text(&meta, 2, text_of(version));
+    made_text(&meta, 3, text_of(token));
+    made_text(&list, 1, bytes_of(&meta));
+    made_object(&pod, name, "7");
+    if (name[0] != '\0')
+        made_text(&list, 2, bytes_of(&pod));
+    strbuf_reset(out);
+    made_body(out, "PodList", bytes_of(&list));
+}
+
+static void made_event(struct strbuf *out, const char *type, const char *name, const char *version)
+{
+    SCOPED_STRBUF(pod);
+    SCOPED_STRBUF(body);
+
+    made_object(&pod, name, version);
+    made_body(&body, "Pod", bytes_of(&pod));
+    made_frame(out, type, bytes_of(&body));
+}
+
+static void made_status(struct strbuf *out, int code, const char *reason)
+{
+    SCOPED_STRBUF(status);
+
+    made_text(&status, 3, TEXT("m"));
+    made_text(&status, 4, text_of(reason));
+    made_number(&status, 6, code);
+    made_body(out, "Status", bytes_of(&status));
+}
+
+FIXTURE_TEST(protobuf__pages_are_listed)
+{
+    SCOPED_STRBUF(page);
+
+    made_page(&page, "90", "t+", "a");
+    whole_bytes(fixture, 200, bytes_of(&page));
+    received(fixture, "begin listed:a");
+    assert_non_null(strstr(fixture->path, "&continue=t%2B"));
+    made_page(&page, "99", "", "b");
+    whole_bytes(fixture, 200, bytes_of(&page));
+    received(fixture, "listed:b end");
+    watches_from(fixture, "90");
+}
+
+FIXTURE_TEST(protobuf__page_that_is_cut_fails_the_list)
+{
+    SCOPED_STRBUF(page);
+
+    made_page(&page, "90", "", "a");
+    whole_bytes(fixture, 200, text_first(bytes_of(&page), page.len - 10));
+    received(fixture, "begin failed");
+    assert_non_null(strstr(fixture->trouble.text, "protobuf: malformed"));
+    lists_again(fixture);
+}
+
+/* Each byte of the name takes six in JSON. */
+FIXTURE_TEST(protobuf__page_that_is_too_large_as_json_is_requested_in_smaller_ones)
+{
+    enum { HALF = BODY_BYTES_MAX / 2 };
+    SCOPED_STRBUF(meta);
+    SCOPED_STRBUF(list);
+    SCOPED_STRBUF(page);
+    char *name = xmalloc(HALF);
+
+    memset(name, 1, HALF);
+    made_text(&meta, 1, (struct text){name, HALF});
+    xfree(name);
+    SCOPED_STRBUF(pod);
+    made_text(&pod, 1, bytes_of(&meta));
+    made_text(&list, 2, bytes_of(&pod));
+    made_body(&page, "PodList", bytes_of(&list));
+    whole_bytes(fixture, 200, bytes_of(&page));
+    received(fixture, "begin");
+    assert_non_null(strstr(fixture->path, "limit=250&"));
+    whole(fixture, 200, one_page);
+    received(fixture, "listed:a end");
+}
+
+/* Appends four events with versions from this one on. */
+static void made_stream(struct strbuf *out, unsigned version)
+{
+    static const struct {
+        const char *type;
+        const char *name;
+    } event[] = {{"ADDED", "x"}, {"MODIFIED", "heartbeat"}, {"DELETED", "x"}, {"BOOKMARK", ""}};
+    char text[16];
+
+    for (unsigned i = 0; i < ARRAY_LEN(event); i++) {
+        (void)snprintf(text, sizeof text, "%u", version + i);
+        made_event(out, event[i].type, event[i].name, text);
+    }
+}
+
+FIXTURE_TEST(protobuf__events_may_be_cut_anywhere)
+{
+    SCOPED_STRBUF(stream);
+    size_t cut = 0;
+
+    be_watching(fixture);
+    do {
+        strbuf_reset(&stream);
+        made_stream(&stream, 1001 + 4 * (unsigned)cut);
+        answer_bytes(fixture, KUBE_DATA, 200, text_first(bytes_of(&stream), cut));
+        answer_bytes(fixture, KUBE_DATA, 200, (struct text){stream.data + cut, stream.len - cut});
+        received(fixture, "changed:x deleted:x");
+    } while (cut++ < stream.len);
+    strbuf_reset(&stream);
+    made_stream(&stream, 9001);
+    for (size_t i = 0; i < stream.len; i++)
+        answer_bytes(fixture, KUBE_DATA, 200, (struct text){stream.data + i, 1});
+    received(fixture, "changed:x deleted:x");
+    assert_int_equal(fixture->troubles, 0);
+}
+
+FIXTURE_TEST(protobuf__watch_that_ends_resumes_from_its_last_event)
+{
+    SCOPED_STRBUF(stream);
+
+    be_watching(fixture);
+    made_stream(&stream, 1001);
+    answer_bytes(fixture, KUBE_DATA, 200, text_first(bytes_of(&stream), stream.len - 1));
+    received(fixture, "changed:x deleted:x");
+    end(fixture);
+    watches_from(fixture, "1003");
+    head(fixture, 200);
+    data(fixture, EVENT("ADDED", "y", "1004")); /* another API server may answer in JSON */
+    received(fixture, "changed:y");
+}
+
+FIXTURE_TEST(protobuf__gone_lists_again)
+{
+    SCOPED_STRBUF(status);
+    SCOPED_STRBUF(frame);
+
+    be_watching(fixture);
+    made_status(&status, 410, "Expired");
+    made_frame(&frame, "ERROR", bytes_of(&status));
+    answer_bytes(fixture, KUBE_DATA, 200, bytes_of(&frame));
+    assert_int_equal(fixture->trouble.code, ERR_GONE);
+    assert_non_null(strstr(fixture->trouble.text, "410 Expired: m"));
+    lists_again(fixture);
+}
+
+FIXTURE_TEST(protobuf__refusal_is_read)
+{
+    SCOPED_STRBUF(status);
+
+    made_status(&status, 403, "Forbidden");
+    whole_bytes(fixture, 403, bytes_of(&status));
+    assert_int_equal(fixture->trouble.code, ERR_FORBIDDEN);
+    assert_non_null(strstr(fixture->trouble.text, "403 Forbidden: m"));
+    lists_again(fixture);
+    whole_bytes(fixture, 403, text_first(bytes_of(&status), 12));
+    assert_non_null(strstr(fixture->trouble.text, "403 : k8s?")); /* as the bytes of a proxy */
+    lists_again(fixture);
+}
+
+FIXTURE_TEST(protobuf__malformed_event_is_tried_again_once_and_then_listed)
+{
+    static const struct text bad[] = {
+        TEXT("\0\0\0\0"),
+        TEXT("\0\0\0\1\xff"),        /* no field */
+        TEXT("\0\0\0\7\x0a\5ADDED"), /* without an object */
+        TEXT("\0\0\0\x0b\x0a\5ADDED\x12\2\x0a\0"),
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        be_watching(fixture);
+        answer_bytes(fixture, KUBE_DATA, 200, bad[i]);
+        assert_false(fixture->busy);
+        step(fixture);
+        later(fixture, fixture->wait_ms);
+        assert_non_null(strstr(fixture->path, "watch=1"));
+        head(fixture, 200);
+        answer_bytes(fixture, KUBE_DATA, 200, bad[i]);
+        lists_again(fixture);
+    }
+}
+
+FIXTURE_TEST(protobuf__event_that_is_too_large_lists_again)
+{
+    be_watching(fixture);
+    answer_bytes(fixture, KUBE_DATA, 200, TEXT("\2\0\0\1")); /* 32 MiB and a byte follow */
+    assert_int_equal(fixture->trouble.code, ERR_TOO_LARGE);
+    lists_again(fixture);
 }
