@@ -24,8 +24,8 @@ cd "$(dirname "$0")" || exit 1
 
 QUICK=(packages asan manifests demo)
 # Without a step, these tests are left out: they are long, and a newcomer waits five minutes at most.
-LONG=(unit.app.fault_loop unit.store.migrating e2e.backup e2e.border e2e.many_clients e2e.dashboards e2e.events e2e.faults e2e.keys e2e.migrate
-    e2e.fleet e2e.mps e2e.node e2e.page_runs e2e.quiet e2e.rules e2e.simulate power.sample)
+LONG=(unit.app.{fault_loop,many_pods} unit.core.place_level unit.store.{killed_checkpoint,migrating,verify} unit.wire.listed_names
+    e2e.{backup,border,ctl,dashboards,events,faults,fleet,keys,many_clients,migrate,mps,node,page_runs,quiet,rules,simulate} power.sample)
 LEFT_OUT=()
 E2E_BY_TURN=false
 STEPS=(packages asan clang release trust fuzz mutation model tsan demo controlplane manifests story)

@@ -1116,16 +1116,14 @@ FIXTURE_TEST(protobuf__page_that_is_cut_fails_the_list)
 /* Each byte of the name takes six in JSON. */
 FIXTURE_TEST(protobuf__page_that_is_too_large_as_json_is_requested_in_smaller_ones)
 {
-    enum { HALF = BODY_BYTES_MAX / 2 };
+    enum { NAME_BYTES = BODY_BYTES_MAX / 6 + 1 };
+    CLEANUP(freep) char *name = xcalloc(1, NAME_BYTES);
     SCOPED_STRBUF(meta);
     SCOPED_STRBUF(list);
     SCOPED_STRBUF(page);
-    char *name = xmalloc(HALF);
-
-    memset(name, 1, HALF);
-    made_text(&meta, 1, (struct text){name, HALF});
-    xfree(name);
     SCOPED_STRBUF(pod);
+
+    made_text(&meta, 1, (struct text){name, NAME_BYTES});
     made_text(&pod, 1, bytes_of(&meta));
     made_text(&list, 2, bytes_of(&pod));
     made_body(&page, "PodList", bytes_of(&list));
