@@ -67,11 +67,11 @@ static const char *value(const char *at, const char *end, struct protobuf_field 
 
 bool protobuf_next(struct protobuf *in, struct protobuf_field *out)
 {
-    const char *end = in->rest.at + in->rest.len;
     uint64_t tag;
 
     if (in->broken || in->rest.len == 0)
         return false;
+    const char *end = in->rest.at + in->rest.len;
     const char *at = varint(in->rest.at, end, &tag);
     in->broken = at == NULL || tag > UINT32_MAX || tag >> 3 == 0;
     if (in->broken)

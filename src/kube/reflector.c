@@ -72,8 +72,8 @@ struct reflector {
     char rv[RV_BYTES_MAX];      /* last seen resourceVersion; "" before the first list */
     char list_rv[RV_BYTES_MAX]; /* of the open list; "" before its first page is decoded */
     struct strbuf next;         /* continue token; empty for the first page */
-    struct strbuf body;         /* bytes of a page, or of an incomplete event */
-    struct strbuf json;         /* what a frame is as a line, or a page as JSON */
+    struct strbuf body;         /* a page, as it came and then as JSON; or an incomplete event */
+    struct strbuf json;         /* the frame that is handled, as a line */
     struct arena arena;
     struct reflector_stats stats;
 };

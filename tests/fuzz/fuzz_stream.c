@@ -3,7 +3,8 @@
  * sink the same way, and sends the same requests, as when each answer arrives whole.
  *
  * Input: answers. Each begins with a byte for the status and one for how it ends, and goes on up to
- * a NUL; the first two bytes of the input choose the sizes of the pieces.
+ * a NUL; the first two bytes of the input choose the sizes of the pieces. In an answer of protobuf,
+ * 0xFE stands for a NUL.
  */
 #include <stdio.h>
 #include <string.h>
@@ -161,6 +162,17 @@ static int status_of(uint8_t byte)
     return statuses[byte % ARRAY_LEN(statuses)];
 }
 
+/* Returns a copy in the arena. */
+static struct text with_nuls(struct text text, struct arena *arena)
+{
+    char *copy = arena_copy(arena, text);
+
+    for (size_t i = 0; i < text.len; i++)
+        if (copy[i] == '\xfe')
+            copy[i] = '\0';
+    return (struct text){copy, text.len};
+}
+
 /* Deliver one answer in pieces of cut[0], cut[1], cut[0], ... bytes; 0: whole. */
 static void answer(struct side *side, struct text text, const uint8_t cut[2])
 {
@@ -171,6 +183,11 @@ static void answer(struct side *side, struct text text, const uint8_t cut[2])
     const uint8_t how = pieces_byte(&pieces);
     const bool fails = how % 4 == 3;
     const bool silent = fails && (how & 4) == 0; /* not even a status comes */
+    SCOPED_ARENA(arena);
+    if ((how & 8) != 0) {
+        const struct text bytes = with_nuls(pieces_rest(&pieces), &arena);
+        pieces = pieces_of((const uint8_t *)bytes.at, bytes.len);
+    }
     says.status = status_of(status);
     says.retry_after_s = how >> 4;
     if ((status & 8) != 0) /* a page that waits is decoded here, else by the first piece */

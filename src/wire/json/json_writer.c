@@ -21,6 +21,13 @@ static void json_writer_value(struct json_writer *json)
     json->comma = true;
 }
 
+/* DEL is plain for JSON, but odd for a terminal. */
+static bool is_plain(struct text text)
+{
+    return text.len > 0 && scan_plain(text.at, text.at + text.len) == text.at + text.len &&
+           memchr(text.at, 0x7f, text.len) == NULL;
+}
+
 /*
  * Writes a string, with a comma before it where one is due, and the colon of a key. Nearly all are
  * plain: one append.
@@ -29,7 +36,7 @@ static void json_writer_quoted(struct json_writer *json, struct text text, bool 
 {
     must(text.at != NULL || text.len == 0);
 
-    if (text.len == 0 || scan_plain(text.at, text.at + text.len) != text.at + text.len) {
+    if (!is_plain(text)) {
         json_writer_value(json);
         strbuf_json(json->out, text);
         if (is_key)

@@ -39,6 +39,8 @@ struct pod_containers {
 /* One entry of status.containerStatuses with the resources after a resize. */
 struct container_status {
     struct text name;
+    bool init;      /* in initContainerStatuses */
+    uint32_t index; /* among all that were read */
     struct amounts allocated;
     struct amounts actual;
 };
@@ -60,10 +62,12 @@ struct pod_reading {
     struct pod_containers app;
     struct amounts pod_level; /* spec.resources, of the whole pod */
     struct amounts overhead;
+    bool reads_init; /* initContainerStatuses are being read */
     uint32_t n_statuses;
-    struct container_status *status;
+    struct container_status *status; /* by name, once each, when the pod has been read */
     bool resize_infeasible;
-    bool agent_label; /* the label of wire_rules.agents is present, with its value */
+    const char *init_unreadable; /* the first unreadable part of initContainers; NULL: none */
+    bool agent_label;            /* the label of wire_rules.agents is present, with its value */
 };
 
 /* The API server limits the bytes of an object, not its numbers of elements. */
@@ -363,7 +367,7 @@ static void pass_over_container(struct json_reader *in, struct json_reader_mark 
                   .amount = unreadable_amount},
     };
 
-    pass_over(in, mark, &reading->pod->unreadable);
+    pass_over(in, mark, init ? &reading->init_unreadable : &reading->pod->unreadable);
     keep_container(in, reading, init, &unknown);
 }
 
@@ -450,7 +454,10 @@ static void spec_member(struct json_reader *in, struct pod_reading *reading, int
     }
 }
 
-/* A spec that is no object fails the pod, because it contains the node. */
+/*
+ * A spec that is no object fails the pod, because it contains the node. Of several unreadable
+ * parts, initContainers are reported, as they stand first in JSON: in protobuf they do not.
+ */
 static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
 {
     struct json_read_fields fields = JSON_FIELDS(spec_keys);
@@ -464,6 +471,8 @@ static void pod_read_spec(struct json_reader *in, struct pod_reading *reading)
         if (in->failed && key != SPEC_NODE)
             pass_over(in, mark, &reading->pod->unreadable);
     }
+    if (reading->init_unreadable != NULL)
+        reading->pod->unreadable = reading->init_unreadable;
 }
 
 /* status. */
@@ -510,7 +519,8 @@ static void read_container_status(struct json_reader *in, struct pod_reading *re
     must(reading->rules != NULL);
 
     struct json_read_fields fields = JSON_FIELDS(container_status_keys);
-    struct container_status status = {.name = TEXT("")};
+    struct container_status status = {
+        .name = TEXT(""), .init = reading->reads_init, .index = reading->n_statuses};
     struct amounts limits = {.ours = NULL};
     bool resized = false;
     int key;
@@ -579,6 +589,7 @@ static void read_phase(struct json_reader *in, struct pod *pod)
 
 static const char *const status_keys[] = {"phase", "conditions", "containerStatuses",
                                           "initContainerStatuses"};
+enum { STATUS_PHASE, STATUS_CONDITIONS, STATUS_CONTAINERS, STATUS_INIT };
 
 /* If status is no object, the pod is unreadable and counts as not ended. */
 static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
@@ -594,10 +605,12 @@ static void pod_read_status(struct json_reader *in, struct pod_reading *reading)
         return;
     }
     while (json_read_field(in, &fields, &key)) {
-        if (key == 0)
+        reading->reads_init = key == STATUS_INIT;
+        if (key == STATUS_PHASE)
             read_phase(in, reading->pod);
         else
-            pod_each(in, reading, key == 1 ? read_condition : read_container_status);
+            pod_each(in, reading,
+                     key == STATUS_CONDITIONS ? read_condition : read_container_status);
     }
 }
 
@@ -610,13 +623,44 @@ static int text_order(struct text a, struct text b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Shared by qsort() and bsearch(), which need the same order. */
 static int pod_by_name(const void *a, const void *b)
 {
     const struct container_status *left = a;
     const struct container_status *right = b;
     must(left->name.at != NULL && right->name.at != NULL);
     return text_order(left->name, right->name);
+}
+
+/* Of equal names, that of containerStatuses first, then the earlier one. */
+static int by_name_and_place(const void *a, const void *b)
+{
+    const struct container_status *left = a;
+    const struct container_status *right = b;
+    const int order = pod_by_name(a, b);
+
+    if (order != 0)
+        return order;
+    if (left->init != right->init)
+        return left->init ? 1 : -1;
+    return left->index < right->index ? -1 : left->index > right->index;
+}
+
+/*
+ * The API server takes two statuses of one name; like kube-scheduler, the first counts. JSON has
+ * the two lists in another order than protobuf.
+ */
+static void sort_statuses(struct pod_reading *reading)
+{
+    uint32_t kept = 0;
+
+    must(reading->n_statuses == 0 || reading->status != NULL);
+    if (reading->n_statuses < 2)
+        return;
+    qsort(reading->status, reading->n_statuses, sizeof *reading->status, by_name_and_place);
+    for (uint32_t i = 1; i < reading->n_statuses; i++)
+        if (pod_by_name(&reading->status[kept], &reading->status[i]) != 0)
+            reading->status[++kept] = reading->status[i];
+    reading->n_statuses = kept + 1;
 }
 
 /* A binary search: both lists may have thousands of entries. */
@@ -680,8 +724,7 @@ static int64_t pod_effective(const struct pod_reading *reading, enum counted whi
 static void count_requests(struct pod_reading *reading)
 {
     struct pod *pod = reading->pod;
-    if (reading->n_statuses > 1)
-        qsort(reading->status, reading->n_statuses, sizeof *reading->status, pod_by_name);
+    sort_statuses(reading);
     for (uint32_t i = 0; i < reading->init.count; i++)
         apply_resize(reading, &reading->init.item[i]);
     for (uint32_t i = 0; i < reading->app.count; i++)

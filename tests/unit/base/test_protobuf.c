@@ -37,6 +37,7 @@ TEST(protobuf__reads_fields_in_order)
         const char *read;
     } row[] = {
         {TEXT(""), ""},
+        {{NULL, 0}, ""},
         {TEXT("\x08\x05\x12\3abc"), "1:5 2:abc "},
         {TEXT("\x12\0\x12\0"), "2: 2: "},
         {TEXT("\x09\1\2\3\4\5\6\7\x41\x15xyzw\x08\0"), "1:\1\2\3\4\5\6\7A 2:xyzw 1:0 "},

@@ -602,6 +602,19 @@ WIRE_TEST(effective_request__of_a_resized_pod_is_the_largest)
     assert_int_equal(decode(fixture, RESIZED(PENDING("Deferred"))).cpu_milli, 9000);
 }
 
+/* The API server takes such a status, and protobuf has its lists in the other order. */
+WIRE_TEST(effective_request__depends_on_no_order_of_statuses)
+{
+#define ACTUAL(cpu) "{'name':'a','resources':{'requests':{'cpu':'" cpu "'}}}"
+#define APP         "'containerStatuses':[" ACTUAL("40") "," ACTUAL("30") "]"
+#define INIT        "'initContainerStatuses':[" ACTUAL("50") "," ACTUAL("60") "]"
+#define BOTH(first, second)                                                                        \
+    "{" META ",'status':{" first "," second "},'spec':{'containers':[" ASKS("a", "9", "") "]}}"
+    assert_int_equal(decode(fixture, BOTH(APP, INIT)).cpu_milli, 40000);
+    assert_int_equal(decode(fixture, BOTH(INIT, APP)).cpu_milli, 40000);
+    assert_int_equal(decode(fixture, BOTH(INIT, "'phase':'Running'")).cpu_milli, 50000);
+}
+
 WIRE_TEST(phase__is_read)
 {
     static const struct {
@@ -720,6 +733,15 @@ WIRE_TEST(pod_decoder__reads_on_behind_an_unreadable_value)
     assert_int_equal(pod.phase, POD_RUNNING);
     assert_int_equal(pod.scheduled_ms, INT64_C(1795224511000));
     assert_true(pod.terminating_ms > 0); /* terminating since an unknown time */
+}
+
+WIRE_TEST(pod_decoder__reports_init_containers_first_in_any_order)
+{
+#define APPS  "'containers':[{'name':7}]"
+#define INITS "'initContainers':[{'name':8},{'name':'i','resources':7}]"
+    (void)in_part(fixture, "{" META ",'spec':{" APPS "," INITS "}}", "initContainers[0].name");
+    (void)in_part(fixture, "{" META ",'spec':{" INITS "," APPS "}}", "initContainers[0].name");
+    (void)in_part(fixture, "{" META ",'spec':{" APPS ",'overhead':7}}", "containers[0].name");
 }
 
 WIRE_TEST(phase__that_cannot_be_read_is_not_an_end)

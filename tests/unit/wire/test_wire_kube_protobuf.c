@@ -61,9 +61,15 @@ static void add_claims(struct strbuf *out, const struct pod *pod)
     add(out, "memory", pod->memory);
     add(out, "topology", pod->topology);
     add(out, "signature", pod->signature);
+    add_number(out, "signed by", (int64_t)pod->signed_by);
     add_number(out, "annotation", pod->annotation);
     add(out, "note", pod->note_text);
-    add_number(out, "shares", pod->n_shares);
+    add(out, "note error", pod->note_error);
+    for (uint32_t i = 0; i < pod->n_shares; i++) {
+        add(out, "share", pod->share[i].container);
+        add(out, "gpu", pod->share[i].gpu);
+        add_number(out, "milli", pod->share[i].milli);
+    }
 }
 
 /* The key has any bytes: only the printable ones are shown. */
@@ -136,13 +142,18 @@ static void add_node(struct strbuf *out, const struct node_facts *node)
     add(out, "whole", node->whole_allocatable);
     add(out, "shared", node->whole_shared);
     add(out, "mig", node->label_mig);
+    add(out, "sharing", node->label_sharing);
+    add(out, "workload", node->label_workload);
+    add_number(out, "paused", node->plugin_paused);
     for (uint32_t i = 0; i < node->n_labels; i++)
         strbuf_printf(out, "label: %s=%s\n", node->label[i].key, node->label[i].value);
     add(out, "cordon", node->cordon);
     add_number(out, "agent", node->agent);
     add(out, "key", node->agent_key);
     add(out, "claim", node->claim.pod);
+    add(out, "claim", node->claim.node);
     add(out, "claim", node->claim.boot);
+    add(out, "claim", node->claim.leaving);
     add(out, "boot", node->boot);
     add(out, "error", node->gpus_error);
     add(out, "unreadable", node->unreadable);
@@ -180,7 +191,7 @@ WIRE_TEST(protobuf__has_the_facts_of_json)
     } row[] = {
         {"pod", false, "amount: 600\ncount: 2\n"},
         {"pod", false, "gates: example.com/a, example.com/b\nreason: SchedulingGated\n"},
-        {"running", false, "shares: 1\n"},
+        {"running", false, "share: c\ngpu: GPU-1\nmilli: 300\n"},
         {"node", true, "boot: 6e1e0a3c-boot\n"},
         {"node", true, "taint: nvidia.com/gpu\nvalue: present\n"},
     };
@@ -325,6 +336,7 @@ WIRE_TEST(protobuf__has_the_refusal_of_json)
     status_decode(converted(fixture, recorded(fixture, "status.pb")), &fixture->arena, &protobuf);
     assert_int_equal(json.code, 404);
     assert_int_equal(protobuf.code, json.code);
+    assert_int_equal(protobuf.retry_after_s, json.retry_after_s);
     assert_string_equal(protobuf.reason, json.reason);
     assert_string_equal(protobuf.message, json.message);
 }
@@ -424,6 +436,58 @@ WIRE_TEST(protobuf__fields_come_in_any_order)
     made_number(&meta, 7, 1);
     assert_json(json_of(fixture, pod_with(fixture, &meta)),
                 "{'kind':'Pod','metadata':{'uid':'u','name':'a'}}");
+}
+
+/* The recorded objects would be the same without these. */
+WIRE_TEST(protobuf__has_what_no_recorded_object_shows)
+{
+    SCOPED_STRBUF(owner);
+    SCOPED_STRBUF(meta);
+    SCOPED_STRBUF(status);
+    SCOPED_STRBUF(details);
+
+    made_text(&owner, 1, TEXT("StatefulSet"));
+    made_text(&owner, 3, TEXT("db"));
+    made_text(&owner, 4, TEXT("u7"));
+    made_number(&owner, 6, 1);
+    made_text(&meta, 13, bytes_of(&owner));
+    assert_json(json_of(fixture, pod_with(fixture, &meta)),
+                "{'kind':'Pod','metadata':{'ownerReferences':[{'kind':'StatefulSet','name':'db',"
+                "'uid':'u7','controller':true}]}}");
+    made_number(&details, 5, 17);
+    made_text(&status, 5, bytes_of(&details));
+    made_number(&status, 6, 429);
+    assert_json(json_of(fixture, enveloped(fixture, "Status", &status)),
+                "{'kind':'Status','details':{'retryAfterSeconds':17},'code':429}");
+}
+
+WIRE_TEST(protobuf__has_limits_and_conditions)
+{
+    SCOPED_STRBUF(quantity);
+    SCOPED_STRBUF(limits);
+    SCOPED_STRBUF(container);
+    SCOPED_STRBUF(spec);
+    SCOPED_STRBUF(pod);
+    SCOPED_STRBUF(condition);
+    SCOPED_STRBUF(status);
+    SCOPED_STRBUF(node);
+
+    made_text(&quantity, 1, TEXT("4"));
+    made_entry(&limits, 1, "cpu", quantity.data);
+    made_text(&container, 1, TEXT("c"));
+    made_text(&container, 8, bytes_of(&limits));
+    made_text(&spec, 2, bytes_of(&container));
+    made_number(&spec, 25, -7);
+    made_text(&pod, 2, bytes_of(&spec));
+    assert_json(json_of(fixture, enveloped(fixture, "Pod", &pod)),
+                "{'kind':'Pod','spec':{'containers':[{'name':'c','resources':{'limits':{'cpu':"
+                "'4'}}}],'priority':-7}}");
+    made_text(&condition, 1, TEXT("Ready"));
+    made_text(&condition, 2, TEXT("False"));
+    made_text(&status, 4, bytes_of(&condition));
+    made_text(&node, 3, bytes_of(&status));
+    assert_json(json_of(fixture, enveloped(fixture, "Node", &node)),
+                "{'kind':'Node','status':{'conditions':[{'type':'Ready','status':'False'}]}}");
 }
 
 /* Nothing of the first part is lost without a word. */

@@ -162,6 +162,7 @@ bool json_read_is_name(struct json_reader *in, size_t max, struct text name);
 
 /*
  * The writer adds only commas and quotes. json_write_key() is for objects; its keys are literals.
+ * Texts must not point into out, which may move.
  */
 struct json_writer {
     struct strbuf *out;

@@ -9,8 +9,8 @@
  * A body begins with "k8s\0" and an envelope that names its kind: Pod, Node, a list of them, or
  * Status. A watch is a stream of frames: the length in 4 bytes, the most significant first, then a
  * WatchEvent, whose object is such a body. The numbers of fields are those of generated.proto in
- * k8s.io/api (core/v1) and k8s.io/apimachinery (meta/v1, runtime). What JSON leaves out if it is
- * empty is left out here; invalid UTF-8 becomes U+FFFD, as in the API server's JSON.
+ * k8s.io/api (core/v1) and k8s.io/apimachinery (meta/v1, runtime). An empty text or time that
+ * JSON leaves out is left out here; invalid UTF-8 becomes U+FFFD, as in the API server's JSON.
  *
  * Pure.
  */
@@ -24,7 +24,8 @@ bool kube_protobuf_is(struct text body);
 
 /*
  * Append the JSON to out. ERR_INVALID: malformed, or of another kind. ERR_TOO_LARGE: the JSON takes
- * more than bytes_max. Then out has a part of it.
+ * more than bytes_max, which is checked after each value: one takes six times its bytes at most.
+ * Then out has a part of it.
  */
 int kube_protobuf_object(struct text body, size_t bytes_max, struct strbuf *out,
                          struct err *err) MUST_USE;
