@@ -195,6 +195,12 @@ void strbuf_json(struct strbuf *buf, struct text text)
             at++;
             continue;
         }
+        if (c == '"') { /* as in each annotation that is JSON: the quote begins the next run */
+            strbuf_add(buf, text.at + plain, at - plain);
+            strbuf_char(buf, '\\');
+            plain = at++;
+            continue;
+        }
         const size_t bytes = text_sequence(text, at);
         if (bytes > 0 && !is_escaped(text, at, bytes)) {
             at += bytes;
