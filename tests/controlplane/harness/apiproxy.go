@@ -246,11 +246,16 @@ func (g *gate) Read(buffer []byte) (int, error) {
 	case <-g.stop:
 		return 0, io.ErrUnexpectedEOF
 	}
-	if strings.Contains(string(buffer[:n]), `"type":"ERROR"`) &&
-		strings.Contains(string(buffer[:n]), `"code":410`) {
+	if isGoneEvent(string(buffer[:n])) {
 		g.proxy.sawGone()
 	}
 	return n, err
+}
+
+// In protobuf, field 1 of an event is its type, and field 6 of a Status its code.
+func isGoneEvent(part string) bool {
+	return strings.Contains(part, `"type":"ERROR"`) && strings.Contains(part, `"code":410`) ||
+		strings.Contains(part, "\x0a\x05ERROR") && strings.Contains(part, "\x30\x9a\x03")
 }
 
 // IsBinding says whether a request binds this pod ("" = any).
