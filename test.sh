@@ -25,7 +25,8 @@ cd "$(dirname "$0")" || exit 1
 QUICK=(packages asan manifests demo)
 # Without a step, these tests are left out: they are long, and a newcomer waits five minutes at most.
 LONG=(unit.app.{fault_loop,many_pods} unit.core.place_level unit.store.{killed_checkpoint,migrating,verify} unit.wire.listed_names
-    e2e.{backup,border,ctl,dashboards,events,faults,fleet,keys,many_clients,migrate,mps,node,page_runs,quiet,rules,simulate} power.sample)
+    e2e.{backup,border,completion,ctl,dashboards,demo,events,faults,fleet,keys,many_clients,migrate,mps,node,page_runs,quiet,rules}
+    e2e.{simulate,usage} power.sample)
 LEFT_OUT=()
 E2E_BY_TURN=false
 STEPS=(packages asan clang release trust fuzz mutation model tsan demo controlplane manifests story)
