@@ -177,18 +177,19 @@ static void write_time(struct translation *to, struct text message)
     json_write_str(&to->json, text);
 }
 
-/* A Quantity and a RawExtension have one field: returns its text. */
-static struct text text_of_message(struct translation *to, struct text message, const char *name)
+/* Returns the text of one field, such as the only one of a Quantity. */
+static struct text text_of_field(struct translation *to, struct text message, uint32_t number,
+                                 const char *name)
 {
     struct protobuf in = protobuf_of(message);
-    struct text only = TEXT("");
+    struct text text = TEXT("");
     struct protobuf_field field;
 
     while (protobuf_next(&in, &field))
-        if (field.number == 1)
-            only = protobuf_text(&in, &field);
+        if (field.number == number)
+            text = protobuf_text(&in, &field);
     check(to, &in, name);
-    return only;
+    return text;
 }
 
 /* An entry of a map is a message: field 1 is the key, 2 the value. */
@@ -205,7 +206,7 @@ static void write_entry(struct translation *to, enum kube_shape shape, struct te
     check(to, &in, "an entry of a map");
     json_write_key_text(&to->json, part[0]);
     json_write_text(&to->json,
-                    shape == SHAPE_MAP ? part[1] : text_of_message(to, part[1], "Quantity"));
+                    shape == SHAPE_MAP ? part[1] : text_of_field(to, part[1], 1, "Quantity"));
 }
 
 /* ---- messages ---- */
@@ -332,19 +333,6 @@ struct envelope {
     struct text encoding; /* "" always, so far */
 };
 
-static struct text kind_of(struct translation *to, struct text message)
-{
-    struct protobuf in = protobuf_of(message);
-    struct text kind = TEXT("");
-    struct protobuf_field field;
-
-    while (protobuf_next(&in, &field))
-        if (field.number == 2)
-            kind = protobuf_text(&in, &field);
-    check(to, &in, "TypeMeta");
-    return kind;
-}
-
 static struct envelope envelope_of(struct translation *to, struct text body)
 {
     struct envelope envelope = {.kind = TEXT(""), .object = TEXT(""), .encoding = TEXT("")};
@@ -355,7 +343,7 @@ static struct envelope envelope_of(struct translation *to, struct text body)
         protobuf_of((struct text){body.at + sizeof magic, body.len - sizeof magic});
     while (protobuf_next(&in, &field)) {
         if (field.number == 1)
-            envelope.kind = kind_of(to, protobuf_text(&in, &field));
+            envelope.kind = text_of_field(to, protobuf_text(&in, &field), 2, "TypeMeta");
         if (field.number == 2) {
             envelope.object = protobuf_text(&in, &field);
             envelope.has_object = true;
@@ -444,7 +432,7 @@ int kube_protobuf_event(struct text frame, size_t bytes_max, struct strbuf *out,
         if (field.number == 1 || field.number == 2)
             part[field.number - 1] = protobuf_text(&in, &field);
     check(&to, &in, "WatchEvent");
-    const struct text body = text_of_message(&to, part[1], "RawExtension");
+    const struct text body = text_of_field(&to, part[1], 1, "RawExtension");
     json_write_object(&to.json);
     json_write_key(&to.json, "type");
     json_write_text(&to.json, part[0]);
