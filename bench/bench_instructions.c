@@ -142,15 +142,15 @@ COUNTED counted_decode_pod(struct counting *counting)
     arena_done(&arena);
 }
 
-/* The pod of the file as it comes from the API server. */
+/* The pod of the file as it comes from the API server, in the first body. */
 COUNTED counted_convert_pod(struct counting *counting)
 {
+    const struct text text = {counting->body[0].data, counting->body[0].len};
     struct strbuf json;
     struct err err;
 
     strbuf_init(&json);
     for (uint32_t i = 0; i < TIMES; i++) {
-        const struct text text = {counting->body[i].data, counting->body[i].len};
         strbuf_reset(&json);
         must(kube_protobuf_object(text, BODY_BYTES_MAX, &json, &err) == 0);
     }
@@ -298,8 +298,7 @@ static void read_recorded(struct strbuf *out)
 
 static void count_decoding(struct counting *counting)
 {
-    for (uint32_t i = 0; i < TIMES; i++)
-        read_recorded(&counting->body[i]);
+    read_recorded(&counting->body[0]);
     counted_convert_pod(counting);
     for (uint32_t i = 0; i < TIMES; i++) {
         strbuf_reset(&counting->body[i]);

@@ -157,7 +157,7 @@ void strbuf_cut(struct strbuf *buf, size_t from, size_t bytes)
  */
 static size_t strbuf_escape(struct strbuf *buf, struct text text, size_t at)
 {
-    static const char named[] = "\"\"\\\\\bb\ff"; /* the character, then its letter */
+    static const char named[] = "\\\\\bb\ff"; /* the character, then its letter */
     char shown[TEXT_SHOWN_MAX];
 
     must(at < text.len);
@@ -179,7 +179,7 @@ static bool is_escaped(struct text text, size_t at, size_t bytes)
 {
     const unsigned char c = (unsigned char)text.at[at];
 
-    return c < 0x20 || c == '"' || c == '\\' || (c >= 0x7f && text_odd(text, at, bytes) >= 0);
+    return c < 0x20 || c == '\\' || (c >= 0x7f && text_odd(text, at, bytes) >= 0);
 }
 
 void strbuf_json(struct strbuf *buf, struct text text)

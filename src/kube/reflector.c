@@ -705,8 +705,7 @@ static void watch_frame(struct reflector *r, struct text frame, int64_t now_ms)
 {
     struct err err;
 
-    must(r->framed);
-    strbuf_reset(&r->json);
+    must(r->framed && r->json.len == 0);
     const int rc = kube_protobuf_event(frame, EVENT_BYTES_MAX, &r->json, &err);
     if (rc == 0)
         watch_line(r, (struct text){r->json.data, r->json.len}, now_ms);

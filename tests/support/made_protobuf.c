@@ -4,9 +4,9 @@
 
 #include "support/scoped.h"
 
-static struct text bytes_of(const struct strbuf *buf)
+struct text made_bytes(const struct strbuf *made)
 {
-    return (struct text){buf->data, buf->len};
+    return (struct text){made->data, made->len};
 }
 
 static void add_varint(struct strbuf *out, uint64_t number)
@@ -35,7 +35,7 @@ void made_entry(struct strbuf *out, uint32_t number, const char *key, const char
 
     made_text(&entry, 1, text_of(key));
     made_text(&entry, 2, text_of(value));
-    made_text(out, number, bytes_of(&entry));
+    made_text(out, number, made_bytes(&entry));
 }
 
 /* The last two fields are always empty. */
@@ -46,7 +46,7 @@ void made_body(struct strbuf *out, const char *kind, struct text message)
     made_text(&type, 1, TEXT("v1"));
     made_text(&type, 2, text_of(kind));
     strbuf_add(out, "k8s", 4);
-    made_text(out, 1, bytes_of(&type));
+    made_text(out, 1, made_bytes(&type));
     made_text(out, 2, message);
     made_text(out, 3, TEXT(""));
     made_text(out, 4, TEXT(""));
@@ -59,10 +59,10 @@ void made_frame(struct strbuf *out, const char *type, struct text body)
 
     made_text(&raw, 1, body);
     made_text(&event, 1, text_of(type));
-    made_text(&event, 2, bytes_of(&raw));
+    made_text(&event, 2, made_bytes(&raw));
     for (int shift = 24; shift >= 0; shift -= 8)
         strbuf_char(out, (char)(event.len >> shift));
-    strbuf_text(out, bytes_of(&event));
+    strbuf_text(out, made_bytes(&event));
 }
 
 void made_object(struct strbuf *out, const char *name, const char *version)
@@ -72,5 +72,5 @@ void made_object(struct strbuf *out, const char *name, const char *version)
     made_text(&meta, 1, text_of(name));
     made_text(&meta, 3, TEXT(""));
     made_text(&meta, 6, text_of(version));
-    made_text(out, 1, bytes_of(&meta));
+    made_text(out, 1, made_bytes(&meta));
 }

@@ -6,6 +6,9 @@
 
 #include "milligpu/base/strbuf.h"
 
+/* The bytes made so far, borrowed. */
+struct text made_bytes(const struct strbuf *made);
+
 /* Append one field of a message. */
 void made_text(struct strbuf *out, uint32_t number, struct text bytes);
 void made_number(struct strbuf *out, uint32_t number, int64_t value);

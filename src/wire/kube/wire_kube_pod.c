@@ -646,8 +646,8 @@ static int by_name_and_place(const void *a, const void *b)
 }
 
 /*
- * The API server takes two statuses of one name; like kube-scheduler, the first counts. JSON has
- * the two lists in another order than protobuf.
+ * The API server takes two statuses of one name; the first counts, as in kube-scheduler 1.37 (up to
+ * 1.36, the last). JSON has the two lists in another order than protobuf.
  */
 static void sort_statuses(struct pod_reading *reading)
 {

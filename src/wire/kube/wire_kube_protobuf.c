@@ -192,18 +192,27 @@ static struct text text_of_field(struct translation *to, struct text message, ui
     return text;
 }
 
+/* Reads the texts of fields 1 and 2. */
+static void read_pair(struct translation *to, struct text message, const char *name,
+                      struct text out[2])
+{
+    struct protobuf in = protobuf_of(message);
+    struct protobuf_field field;
+
+    out[0] = out[1] = TEXT("");
+    while (protobuf_next(&in, &field))
+        if (field.number == 1 || field.number == 2)
+            out[field.number - 1] = protobuf_text(&in, &field);
+    check(to, &in, name);
+}
+
 /* An entry of a map is a message: field 1 is the key, 2 the value. */
 static void write_entry(struct translation *to, enum kube_shape shape, struct text message)
 {
-    struct protobuf in = protobuf_of(message);
-    struct text part[] = {TEXT(""), TEXT("")};
-    struct protobuf_field field;
+    struct text part[2];
 
     must(is_map(shape));
-    while (protobuf_next(&in, &field))
-        if (field.number == 1 || field.number == 2)
-            part[field.number - 1] = protobuf_text(&in, &field);
-    check(to, &in, "an entry of a map");
+    read_pair(to, message, "an entry of a map", part);
     json_write_key_text(&to->json, part[0]);
     json_write_text(&to->json,
                     shape == SHAPE_MAP ? part[1] : text_of_field(to, part[1], 1, "Quantity"));
@@ -424,14 +433,9 @@ int kube_protobuf_object(struct text body, size_t bytes_max, struct strbuf *out,
 int kube_protobuf_event(struct text frame, size_t bytes_max, struct strbuf *out, struct err *err)
 {
     struct translation to = translation_to(out, bytes_max);
-    struct protobuf in = protobuf_of(frame);
-    struct text part[] = {TEXT(""), TEXT("")};
-    struct protobuf_field field;
+    struct text part[2];
 
-    while (protobuf_next(&in, &field))
-        if (field.number == 1 || field.number == 2)
-            part[field.number - 1] = protobuf_text(&in, &field);
-    check(&to, &in, "WatchEvent");
+    read_pair(&to, frame, "WatchEvent", part);
     const struct text body = text_of_field(&to, part[1], 1, "RawExtension");
     json_write_object(&to.json);
     json_write_key(&to.json, "type");

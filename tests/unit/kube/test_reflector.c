@@ -1046,11 +1046,6 @@ FIXTURE_TEST(backoff__is_the_same_for_the_same_seed)
 
 /* ---- protobuf ---- */
 
-static struct text bytes_of(const struct strbuf *buf)
-{
-    return (struct text){buf->data, buf->len};
-}
-
 /* token: "" on the last page; name: "" for no item. */
 static void made_page(struct strbuf *out, const char *version, const char *token, const char *name)
 {
@@ -1060,12 +1055,12 @@ static void made_page(struct strbuf *out, const char *version, const char *token
 
     made_text(&meta, 2, text_of(version));
     made_text(&meta, 3, text_of(token));
-    made_text(&list, 1, bytes_of(&meta));
+    made_text(&list, 1, made_bytes(&meta));
     made_object(&pod, name, "7");
     if (name[0] != '\0')
-        made_text(&list, 2, bytes_of(&pod));
+        made_text(&list, 2, made_bytes(&pod));
     strbuf_reset(out);
-    made_body(out, "PodList", bytes_of(&list));
+    made_body(out, "PodList", made_bytes(&list));
 }
 
 static void made_event(struct strbuf *out, const char *type, const char *name, const char *version)
@@ -1074,8 +1069,8 @@ static void made_event(struct strbuf *out, const char *type, const char *name, c
     SCOPED_STRBUF(body);
 
     made_object(&pod, name, version);
-    made_body(&body, "Pod", bytes_of(&pod));
-    made_frame(out, type, bytes_of(&body));
+    made_body(&body, "Pod", made_bytes(&pod));
+    made_frame(out, type, made_bytes(&body));
 }
 
 static void made_status(struct strbuf *out, int code, const char *reason)
@@ -1085,7 +1080,7 @@ static void made_status(struct strbuf *out, int code, const char *reason)
     made_text(&status, 3, TEXT("m"));
     made_text(&status, 4, text_of(reason));
     made_number(&status, 6, code);
-    made_body(out, "Status", bytes_of(&status));
+    made_body(out, "Status", made_bytes(&status));
 }
 
 FIXTURE_TEST(protobuf__pages_are_listed)
@@ -1093,11 +1088,11 @@ FIXTURE_TEST(protobuf__pages_are_listed)
     SCOPED_STRBUF(page);
 
     made_page(&page, "90", "t+", "a");
-    whole_bytes(fixture, 200, bytes_of(&page));
+    whole_bytes(fixture, 200, made_bytes(&page));
     received(fixture, "begin listed:a");
     assert_non_null(strstr(fixture->path, "&continue=t%2B"));
     made_page(&page, "99", "", "b");
-    whole_bytes(fixture, 200, bytes_of(&page));
+    whole_bytes(fixture, 200, made_bytes(&page));
     received(fixture, "listed:b end");
     watches_from(fixture, "90");
 }
@@ -1107,7 +1102,7 @@ FIXTURE_TEST(protobuf__page_that_is_cut_fails_the_list)
     SCOPED_STRBUF(page);
 
     made_page(&page, "90", "", "a");
-    whole_bytes(fixture, 200, text_first(bytes_of(&page), page.len - 10));
+    whole_bytes(fixture, 200, text_first(made_bytes(&page), page.len - 10));
     received(fixture, "begin failed");
     assert_non_null(strstr(fixture->trouble.text, "protobuf: malformed"));
     lists_again(fixture);
@@ -1124,10 +1119,10 @@ FIXTURE_TEST(protobuf__page_that_is_too_large_as_json_is_requested_in_smaller_on
     SCOPED_STRBUF(pod);
 
     made_text(&meta, 1, (struct text){name, NAME_BYTES});
-    made_text(&pod, 1, bytes_of(&meta));
-    made_text(&list, 2, bytes_of(&pod));
-    made_body(&page, "PodList", bytes_of(&list));
-    whole_bytes(fixture, 200, bytes_of(&page));
+    made_text(&pod, 1, made_bytes(&meta));
+    made_text(&list, 2, made_bytes(&pod));
+    made_body(&page, "PodList", made_bytes(&list));
+    whole_bytes(fixture, 200, made_bytes(&page));
     received(fixture, "begin");
     assert_non_null(strstr(fixture->path, "limit=250&"));
     whole(fixture, 200, one_page);
@@ -1158,7 +1153,7 @@ FIXTURE_TEST(protobuf__events_may_be_cut_anywhere)
     do {
         strbuf_reset(&stream);
         made_stream(&stream, 1001 + 4 * (unsigned)cut);
-        answer_bytes(fixture, KUBE_DATA, 200, text_first(bytes_of(&stream), cut));
+        answer_bytes(fixture, KUBE_DATA, 200, text_first(made_bytes(&stream), cut));
         answer_bytes(fixture, KUBE_DATA, 200, (struct text){stream.data + cut, stream.len - cut});
         received(fixture, "changed:x deleted:x");
     } while (cut++ < stream.len);
@@ -1176,7 +1171,7 @@ FIXTURE_TEST(protobuf__watch_that_ends_resumes_from_its_last_event)
 
     be_watching(fixture);
     made_stream(&stream, 1001);
-    answer_bytes(fixture, KUBE_DATA, 200, text_first(bytes_of(&stream), stream.len - 1));
+    answer_bytes(fixture, KUBE_DATA, 200, text_first(made_bytes(&stream), stream.len - 1));
     received(fixture, "changed:x deleted:x");
     end(fixture);
     watches_from(fixture, "1003");
@@ -1192,8 +1187,8 @@ FIXTURE_TEST(protobuf__gone_lists_again)
 
     be_watching(fixture);
     made_status(&status, 410, "Expired");
-    made_frame(&frame, "ERROR", bytes_of(&status));
-    answer_bytes(fixture, KUBE_DATA, 200, bytes_of(&frame));
+    made_frame(&frame, "ERROR", made_bytes(&status));
+    answer_bytes(fixture, KUBE_DATA, 200, made_bytes(&frame));
     assert_int_equal(fixture->trouble.code, ERR_GONE);
     assert_non_null(strstr(fixture->trouble.text, "410 Expired: m"));
     lists_again(fixture);
@@ -1204,11 +1199,11 @@ FIXTURE_TEST(protobuf__refusal_is_read)
     SCOPED_STRBUF(status);
 
     made_status(&status, 403, "Forbidden");
-    whole_bytes(fixture, 403, bytes_of(&status));
+    whole_bytes(fixture, 403, made_bytes(&status));
     assert_int_equal(fixture->trouble.code, ERR_FORBIDDEN);
     assert_non_null(strstr(fixture->trouble.text, "403 Forbidden: m"));
     lists_again(fixture);
-    whole_bytes(fixture, 403, text_first(bytes_of(&status), 12));
+    whole_bytes(fixture, 403, text_first(made_bytes(&status), 12));
     assert_non_null(strstr(fixture->trouble.text, "403 : k8s?")); /* as the bytes of a proxy */
     lists_again(fixture);
 }

@@ -343,18 +343,13 @@ WIRE_TEST(protobuf__has_the_refusal_of_json)
 
 /* ---- bytes by hand ---- */
 
-static struct text bytes_of(const struct strbuf *buf)
-{
-    return (struct text){buf->data, buf->len};
-}
-
 static struct text enveloped(struct fixture *fixture, const char *kind,
                              const struct strbuf *message)
 {
     SCOPED_STRBUF(body);
 
-    made_body(&body, kind, bytes_of(message));
-    return exact(fixture, bytes_of(&body));
+    made_body(&body, kind, made_bytes(message));
+    return exact(fixture, made_bytes(&body));
 }
 
 /* A Pod with this as its metadata. */
@@ -362,7 +357,7 @@ static struct text pod_with(struct fixture *fixture, const struct strbuf *metada
 {
     SCOPED_STRBUF(pod);
 
-    made_text(&pod, 1, bytes_of(metadata));
+    made_text(&pod, 1, made_bytes(metadata));
     return enveloped(fixture, "Pod", &pod);
 }
 
@@ -409,7 +404,7 @@ WIRE_TEST(protobuf__times_are_those_of_json)
         SCOPED_STRBUF(meta);
         made_number(&time, 1, row[i].seconds);
         made_number(&time, 2, 0);
-        made_text(&meta, 8, bytes_of(&time));
+        made_text(&meta, 8, made_bytes(&time));
         assert_has(json_of(fixture, pod_with(fixture, &meta)), row[i].json);
     }
 }
@@ -450,12 +445,12 @@ WIRE_TEST(protobuf__has_what_no_recorded_object_shows)
     made_text(&owner, 3, TEXT("db"));
     made_text(&owner, 4, TEXT("u7"));
     made_number(&owner, 6, 1);
-    made_text(&meta, 13, bytes_of(&owner));
+    made_text(&meta, 13, made_bytes(&owner));
     assert_json(json_of(fixture, pod_with(fixture, &meta)),
                 "{'kind':'Pod','metadata':{'ownerReferences':[{'kind':'StatefulSet','name':'db',"
                 "'uid':'u7','controller':true}]}}");
     made_number(&details, 5, 17);
-    made_text(&status, 5, bytes_of(&details));
+    made_text(&status, 5, made_bytes(&details));
     made_number(&status, 6, 429);
     assert_json(json_of(fixture, enveloped(fixture, "Status", &status)),
                 "{'kind':'Status','details':{'retryAfterSeconds':17},'code':429}");
@@ -475,17 +470,17 @@ WIRE_TEST(protobuf__has_limits_and_conditions)
     made_text(&quantity, 1, TEXT("4"));
     made_entry(&limits, 1, "cpu", quantity.data);
     made_text(&container, 1, TEXT("c"));
-    made_text(&container, 8, bytes_of(&limits));
-    made_text(&spec, 2, bytes_of(&container));
+    made_text(&container, 8, made_bytes(&limits));
+    made_text(&spec, 2, made_bytes(&container));
     made_number(&spec, 25, -7);
-    made_text(&pod, 2, bytes_of(&spec));
+    made_text(&pod, 2, made_bytes(&spec));
     assert_json(json_of(fixture, enveloped(fixture, "Pod", &pod)),
                 "{'kind':'Pod','spec':{'containers':[{'name':'c','resources':{'limits':{'cpu':"
                 "'4'}}}],'priority':-7}}");
     made_text(&condition, 1, TEXT("Ready"));
     made_text(&condition, 2, TEXT("False"));
-    made_text(&status, 4, bytes_of(&condition));
-    made_text(&node, 3, bytes_of(&status));
+    made_text(&status, 4, made_bytes(&condition));
+    made_text(&node, 3, made_bytes(&status));
     assert_json(json_of(fixture, enveloped(fixture, "Node", &node)),
                 "{'kind':'Node','status':{'conditions':[{'type':'Ready','status':'False'}]}}");
 }
@@ -529,7 +524,7 @@ WIRE_TEST(protobuf__other_kinds_are_refused)
     SCOPED_STRBUF(body);
     strbuf_text(&body, enveloped(fixture, "Pod", &empty));
     made_text(&body, 3, TEXT("gzip"));
-    assert_refused(fixture, exact(fixture, bytes_of(&body)), "encoding \"gzip\"");
+    assert_refused(fixture, exact(fixture, made_bytes(&body)), "encoding \"gzip\"");
 }
 
 /* A page that breaks off is none; nor is one that another message stands in. */
@@ -566,7 +561,7 @@ WIRE_TEST(protobuf__json_is_limited)
 
     strbuf_str(&json, "before");
     assert_int_equal(kube_protobuf_object(body, BODY_BYTES_MAX, &json, &fixture->err), 0);
-    assert_true(text_starts(bytes_of(&json), "before{\"kind\":\"PodList\""));
+    assert_true(text_starts(made_bytes(&json), "before{\"kind\":\"PodList\""));
     const size_t bytes = json.len - strlen("before");
     for (size_t max = 0; max < bytes; max += 100) {
         strbuf_reset(&json);

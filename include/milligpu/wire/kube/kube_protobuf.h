@@ -1,9 +1,9 @@
 /*
  * kube_protobuf - Pods and Nodes that the API server sends as protobuf, as JSON.
  *
- * The API server makes protobuf of an object in half the time that JSON takes it, and makes the
- * protobuf of a watch event once for all its clients (docs/why/030). Only the fields that the
- * decoders of wire_kube.h read are converted; a test compares both forms of one object. So
+ * The API server makes protobuf of an object in half to two thirds of the time that JSON takes it,
+ * and makes the protobuf of a watch event once for all its clients (docs/why/030). Only the fields
+ * that the decoders of wire_kube.h read are converted; a test compares both forms of one object. So
  * everything behind the API server's answer knows one form, as with gzip.
  *
  * A body begins with "k8s\0" and an envelope that names its kind: Pod, Node, a list of them, or
