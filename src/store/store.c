@@ -76,6 +76,20 @@ static int count_journal(struct store *store, struct err *err)
     return 0;
 }
 
+/* A failed change leaves a gap: no id is given twice. */
+static int find_last_id(struct store *store, struct err *err)
+{
+    must(!store->in_batch);
+    const int failed = db_number(store->db,
+                                 "SELECT max(coalesce((SELECT max(id) FROM allocation), 0),"
+                                 " coalesce((SELECT max(last) FROM pack), 0))",
+                                 &store->last_id, err);
+    if (failed == 0 && (store->last_id < 0 || store->last_id > HISTORY_ID_MAX))
+        return err_set(err, ERR_CORRUPT, "%s: an allocation has the id %lld, which cannot be",
+                       store->path, (long long)store->last_id);
+    return failed;
+}
+
 static void drop_opened(struct store *store)
 {
     ledger_free(STEAL(store->opened));
@@ -123,6 +137,8 @@ static int open_db(struct store *store, struct err *err)
         failed = prepare_all(store, err);
     if (failed == 0)
         failed = count_journal(store, err);
+    if (failed == 0)
+        failed = find_last_id(store, err);
     if (failed == 0)
         failed = space_look(store, err);
     if (failed != 0)

@@ -82,6 +82,9 @@ enum {
     PAST_NAMES_MAX = 4096,         /* namespaces with a row of their own in past */
 };
 
+/* The highest id of an allocation: the history numbers its rows by it (history.c). */
+#define HISTORY_ID_MAX (INT64_MAX >> 11)
+
 /* JSON paths of the keys of state_step() and of state_kept(). */
 #define STATE_STEP_PATHS                                                                           \
     "'$.uid', '$.namespace', '$.name', '$.node', '$.state', '$.in_doubt', '$.note_differs',"       \
@@ -94,7 +97,7 @@ enum {
 
 /* The oldest allocations of a namespace's history that are not packed, up to a limit. */
 #define PAST_OLDEST                                                                                \
-    " FROM allocation WHERE past_of = ? AND state = 'released' ORDER BY released_ms, id LIMIT ?"
+    " FROM allocation WHERE past_of = ? AND bytes > 0 ORDER BY released_ms, id LIMIT ?"
 
 /* The history of each namespace, in rows and in packs. */
 #define HISTORY_PARTS                                                                              \
@@ -122,8 +125,7 @@ enum {
       "INSERT INTO allocation (id, uid, namespace, name, node, node_uid, state, origin, presumed," \
       " in_doubt, note_differs, held_gpus, unplaced_milli, reserved_ms, bound_ms, released_ms,"    \
       " terminating_ms, version)"                                                                  \
-      " VALUES ((SELECT max(id) + 1 FROM (SELECT max(id) AS id FROM allocation UNION ALL"          \
-      " SELECT max(last) FROM pack)), ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")         \
+      " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                            \
     X(ST_ALLOCATION_SET,                                                                           \
       "UPDATE allocation SET state = ?, in_doubt = ?, note_differs = ?, reserved_ms = ?,"          \
       " bound_ms = ?, terminating_ms = ?, version = ?"                                             \
@@ -188,7 +190,7 @@ enum {
                     " ORDER BY ended_ms LIMIT ?)")                                                 \
     X(ST_JOURNAL_DROP, "DELETE FROM journal WHERE seq <= ?")                                       \
     X(ST_PAST_DROP, "DELETE FROM allocation WHERE id IN (SELECT id FROM allocation"                \
-                    " WHERE state = 'released' AND released_ms < ? ORDER BY released_ms LIMIT ?)") \
+                    " WHERE bytes > 0 AND released_ms < ? ORDER BY released_ms LIMIT ?)")          \
     X(ST_MEASURED_DROP,                                                                            \
       "DELETE FROM measured WHERE (hour_ms, namespace, model) IN"                                  \
       " (SELECT hour_ms, namespace, model FROM measured WHERE hour_ms < ? ORDER BY hour_ms"        \
@@ -271,6 +273,7 @@ struct store {
     /* Used by the writer only, without a lock. */
     bool in_batch;
     uint64_t seq;          /* number of this batch's newest journal entry */
+    int64_t last_id;       /* the highest that an allocation ever got, in a table or in a pack */
     int64_t page_bytes;    /* a power of two that the file keeps for its life */
     int wal_pages;         /* pages in the log; 0 after a complete checkpoint */
     int copied_pages;      /* pages of the log in the file, as the last checkpoint said, or more */

@@ -390,9 +390,9 @@ static int check_past(sqlite3 *db, struct err *err)
     static const char *const wrong[] = {
         "SELECT 'the history of namespace ' || namespace || ' is not what is counted of it'"
         " FROM past AS p WHERE (n_rows, bytes) IS NOT (SELECT count(*), sum(bytes)"
-        " FROM allocation WHERE state = 'released' AND past_of = p.namespace)",
+        " FROM allocation WHERE bytes > 0 AND past_of = p.namespace)",
         "SELECT 'nothing is counted of the history of namespace ' || past_of FROM allocation"
-        " WHERE state = 'released' AND past_of NOT IN (SELECT namespace FROM past)",
+        " WHERE bytes > 0 AND past_of NOT IN (SELECT namespace FROM past)",
         "SELECT 'pack ' || p.id || ' of the history is not what is said of it' FROM pack AS p"
         " WHERE (n_rows, first, last, began_ms, oldest_ms, ended_ms) IS NOT"
         " (SELECT count(DISTINCT u.id), min(u.id), max(u.id),"

@@ -14,6 +14,7 @@
 /* A row number is an allocation's id, shifted by ROW_BITS, plus the position of the charge. */
 enum { ROW_BITS = 10 };
 static_assert(PARTS_MAX <= 1 << ROW_BITS, "every charge has a number");
+static_assert(HISTORY_ID_MAX < INT64_MAX >> ROW_BITS, "every allocation has a number");
 
 /* --- a page in memory: the newest rows of tables and packs --- */
 

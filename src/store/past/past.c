@@ -115,7 +115,7 @@ static const char reach_sql[] =
     "WITH of(namespace, bytes) AS (SELECT namespace, sum(bytes) FROM " HISTORY_PARTS
     " GROUP BY namespace) "
     "SELECT coalesce((SELECT min(ms) FROM (SELECT min(released_ms) AS ms FROM allocation"
-    " WHERE state = 'released' UNION ALL SELECT min(oldest_ms) FROM pack)), 0),"
+    " WHERE bytes > 0 UNION ALL SELECT min(oldest_ms) FROM pack)), 0),"
     " coalesce(sum(bytes), 0), coalesce(max(bytes), 0),"
     " coalesce((SELECT namespace FROM of ORDER BY bytes DESC LIMIT 1), '') FROM of";
 

@@ -228,7 +228,10 @@ static int write_add_allocation(struct store *store, const struct allocation *al
 
     must(facts->state != STATE_RELEASED);
     must(facts->version <= VERSION_MAX);
+    must(store->last_id <= HISTORY_ID_MAX);
+    const int64_t id = ++store->last_id;
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_ADD]);
+    bind_number(&bind, id);
     bind_text(&bind, facts->uid);
     bind_text(&bind, facts->namespace);
     bind_text(&bind, facts->name);
@@ -247,7 +250,6 @@ static int write_add_allocation(struct store *store, const struct allocation *al
     bind_number(&bind, facts->terminating_ms);
     bind_number(&bind, (int64_t)facts->version);
     int failed = run_one(&bind, "allocation", facts->uid, err);
-    const int64_t id = sqlite3_last_insert_rowid(store->db);
     if (failed == 0)
         failed = add_shares(store, id, allocation, err);
     if (failed == 0)

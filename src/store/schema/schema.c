@@ -23,6 +23,7 @@ extern const char store_from_7_sql[];
 extern const char store_from_8_sql[];
 extern const char store_from_9_sql[];
 extern const char store_from_10_sql[];
+extern const char store_from_11_sql[];
 
 /* The step from each released version to the next one. */
 static const struct store_migration steps[] = {
@@ -36,6 +37,7 @@ static const struct store_migration steps[] = {
     {.from = 8, .sql = store_from_8_sql},
     {.from = 9, .sql = store_from_9_sql, .edits_schema = true},
     {.from = 10, .sql = store_from_10_sql},
+    {.from = 11, .sql = store_from_11_sql},
 };
 
 const struct store_schema store_schema = {.version = ARRAY_LEN(steps) + 1,

@@ -1,4 +1,4 @@
--- The ledger of milligpu on disk, version 11.  application_id 0x6d475055 ("mGPU"), user_version 11.
+-- The ledger of milligpu on disk, version 12.  application_id 0x6d475055 ("mGPU"), user_version 12.
 --
 --   meta                     one row: whose cluster this is, and which file
 --   node, gpu, claim         the inventory as it is now; nothing of the past
@@ -18,7 +18,7 @@
 -- the version and adds the step to it (from_<version>.sql, named in schema.c), and a ledger of the version
 -- before goes to tests/released; comments and blanks may change freely.
 -- No condition and no trigger of a bind has IN with three values, IN with two columns, or OR over two indexes
--- (docs/why/028).
+-- (docs/why/028), and a step from reserved to bound starts only the trigger allocation_forward (docs/why/031).
 -- Times are milliseconds of UTC since 1970, as the wall clock said; 0: never.
 
 CREATE TABLE meta (
@@ -109,8 +109,8 @@ CREATE TABLE allocation (
 CREATE UNIQUE INDEX allocation_live ON allocation (uid) WHERE bytes = 0;
 CREATE INDEX allocation_needs ON allocation (needs_node) WHERE needs_node IS NOT NULL;
 CREATE INDEX allocation_pod ON allocation (namespace, name, id);
-CREATE INDEX allocation_past ON allocation (released_ms) WHERE state = 'released';
-CREATE INDEX allocation_past_of ON allocation (past_of, released_ms) WHERE state = 'released';
+CREATE INDEX allocation_past ON allocation (released_ms) WHERE bytes > 0;
+CREATE INDEX allocation_past_of ON allocation (past_of, released_ms) WHERE bytes > 0;
 
 -- Released allocations by namespace: the namespace with most bytes loses its oldest first when the ledger reaches its
 -- limit.  namespace '': of those that came when 4,096 others had a row.
@@ -259,10 +259,24 @@ CREATE TABLE agent (
 
 -- I1: a grant takes no GPU over its milli or its MiB, whatever name its holders know it by, and none
 -- that is closed.  What the cluster imposes (observed) may, and then nothing more is granted there.
+-- WHEN has what nearly every charge fulfils: it is on the node of its allocation, under the id of an open GPU that no
+-- charge has by its alias, and all charges fit.  Of any other charge, the sentences below say what is wrong, if anything is.
 CREATE TRIGGER charge_within AFTER INSERT ON charge
-WHEN NEW.live = 1 AND (SELECT origin FROM allocation WHERE id = NEW.allocation) = 'granted'
+WHEN NEW.live = 1 AND NOT EXISTS (
+    SELECT 1 FROM gpu AS g CROSS JOIN allocation AS a
+    WHERE g.node = NEW.node AND g.id = NEW.gpu AND g.flags = 0
+    AND a.id = NEW.allocation AND a.lives_on = NEW.node
+    AND (SELECT sum(c.milli) <= g.milli AND (g.mib = 0 OR sum(c.mib) <= g.mib) FROM charge AS c
+         WHERE c.live = 1 AND c.node = NEW.node AND c.gpu = NEW.gpu)
+    AND NOT EXISTS (SELECT 1 FROM charge AS c WHERE c.live = 1 AND c.node = NEW.node AND c.gpu = g.alias))
 BEGIN
-    SELECT RAISE(ABORT, 'a grant beyond the GPU') WHERE NOT EXISTS (
+    SELECT RAISE(ABORT, 'a charge on another node than its allocation')
+    WHERE NEW.node IS NOT (SELECT lives_on FROM allocation WHERE id = NEW.allocation);
+    SELECT RAISE(ABORT, 'a charge of a GPU that the node does not have')
+    WHERE NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND id = NEW.gpu)
+      AND NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND alias = NEW.gpu);
+    SELECT RAISE(ABORT, 'a grant beyond the GPU')
+    WHERE (SELECT origin FROM allocation WHERE id = NEW.allocation) = 'granted' AND NOT EXISTS (
         SELECT 1 FROM gpu AS g
         WHERE g.node = NEW.node AND g.flags = 0
         AND g.id = coalesce((SELECT id FROM gpu WHERE node = NEW.node AND id = NEW.gpu),
@@ -274,21 +288,15 @@ BEGIN
              WHERE c.live = 1 AND c.node = NEW.node AND c.gpu = g.alias)));
 END;
 
-CREATE TRIGGER charge_named AFTER INSERT ON charge
-WHEN NEW.live = 1
-BEGIN
-    SELECT RAISE(ABORT, 'a charge on another node than its allocation')
-    WHERE NEW.node IS NOT (SELECT lives_on FROM allocation WHERE id = NEW.allocation);
-    SELECT RAISE(ABORT, 'a charge of a GPU that the node does not have')
-    WHERE NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND id = NEW.gpu)
-      AND NOT EXISTS (SELECT 1 FROM gpu WHERE node = NEW.node AND alias = NEW.gpu);
-END;
-
-CREATE TRIGGER charge_stays BEFORE UPDATE ON charge
-WHEN NEW.live > OLD.live OR NEW.allocation <> OLD.allocation OR NEW.gpu <> OLD.gpu
-  OR NEW.at <> OLD.at OR NEW.node <> OLD.node OR NEW.milli <> OLD.milli OR NEW.mib <> OLD.mib
+CREATE TRIGGER charge_stays AFTER UPDATE OF allocation, gpu, at, node, milli, mib ON charge
 BEGIN
     SELECT RAISE(ABORT, 'a charge never changes');
+END;
+
+CREATE TRIGGER charge_ends AFTER UPDATE OF live ON charge
+WHEN NEW.live > OLD.live
+BEGIN
+    SELECT RAISE(ABORT, 'a charge never lives again');
 END;
 
 CREATE TRIGGER charge_kept BEFORE DELETE ON charge
@@ -308,23 +316,26 @@ BEGIN
     SELECT RAISE(ABORT, 'a share goes with its allocation only');
 END;
 
-CREATE TRIGGER allocation_stays BEFORE UPDATE ON allocation
-WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved')
-  OR NEW.id <> OLD.id OR NEW.uid <> OLD.uid OR NEW.node <> OLD.node
-  OR NEW.node_uid <> OLD.node_uid OR NEW.origin <> OLD.origin OR NEW.version < OLD.version
-  OR NEW.held_gpus <> OLD.held_gpus
+CREATE TRIGGER allocation_stays AFTER UPDATE OF id, uid, node, node_uid, origin, held_gpus ON allocation
 BEGIN
-    SELECT RAISE(ABORT, 'an allocation goes forward only, and never moves');
+    SELECT RAISE(ABORT, 'an allocation never moves');
 END;
 
-CREATE TRIGGER allocation_lets_go AFTER UPDATE OF state ON allocation
-WHEN NEW.state = 'released'
+CREATE TRIGGER allocation_forward AFTER UPDATE ON allocation
+WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved') OR NEW.version < OLD.version
+BEGIN
+    SELECT RAISE(ABORT, 'an allocation goes forward only');
+END;
+
+-- Only a release sets bytes.
+CREATE TRIGGER allocation_lets_go AFTER UPDATE OF bytes ON allocation
+WHEN NEW.bytes > 0
 BEGIN
     UPDATE charge SET live = 0 WHERE allocation = NEW.id;
 END;
 
-CREATE TRIGGER idle_ends AFTER UPDATE OF state ON allocation
-WHEN NEW.state = 'released'
+CREATE TRIGGER idle_ends AFTER UPDATE OF bytes ON allocation
+WHEN NEW.bytes > 0 AND EXISTS (SELECT 1 FROM idle WHERE allocation = NEW.id)
 BEGIN
     DELETE FROM idle WHERE allocation = NEW.id;
 END;

@@ -421,7 +421,7 @@ FIXTURE_TEST(verify_file__refuses_a_file_that_is_no_ledger)
     put_file(path[3], "hello, this is a letter", 23);
     assert_int_equal(shelf_sql(path[4], "CREATE TABLE t (a)"), SQLITE_OK);
     assert_int_equal(store_backup(shelf->store, path[5], &err), 0);
-    assert_int_equal(shelf_sql(path[5], "PRAGMA user_version=12"), SQLITE_OK);
+    assert_int_equal(shelf_sql(path[5], "PRAGMA user_version=13"), SQLITE_OK);
     const uint64_t before = trace_of(shelf->folder);
     for (size_t i = 0; i < ARRAY_LEN(path); i++) {
         struct found found = {0};

@@ -515,7 +515,7 @@ SHELF_TEST(log__is_checkpointed_between_batches)
     }
     assert_int_equal(store_facts(shelf->store, &facts, &err), 0);
     assert_string_equal(facts.path, shelf->path);
-    assert_int_equal(facts.schema, 11);
+    assert_int_equal(facts.schema, 12);
     assert_int_equal(facts.journal_rows, 401);
     assert_in_range(facts.bytes, 40000, 1000000);
     assert_in_range(facts.wal_bytes, 1, 48 * 4152); /* the tables are 42 of these pages */

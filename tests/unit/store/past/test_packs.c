@@ -351,7 +351,10 @@ SHELF_TEST(packs__take_the_oldest_a_piece_at_a_time)
     shelf_sound(shelf);
 }
 
-/* A row's number is the token of a page, so a packed row keeps it, and no other row gets it. */
+/*
+ * A row's number is the token of a page, so a packed row keeps it, and no other row gets it: not
+ * after a restart, and not when the history is gone.
+ */
 SHELF_TEST(row_id__is_given_once)
 {
     (void)core_node(core, "n1", two_a100, 2);
@@ -362,10 +365,21 @@ SHELF_TEST(row_id__is_given_once)
         assert_int_equal(pack_all(shelf, 1), 1);
         assert_sql(shelf, "SELECT max(last) FROM pack", i + 1);
     }
+    shelf_close(shelf);
+    shelf_open(shelf);
     reserve(shelf, "one", "b", "n1", "100");
     reserve(shelf, "one", "c", "n1", "100");
     shelf_save(shelf);
     assert_sql(shelf, "SELECT max(id) FROM allocation", 5);
+    release(shelf, "b");
+    release(shelf, "c");
+    shelf_save(shelf);
+    store_retain(shelf->store, 30);
+    shelf_maintain(shelf, shelf->core.now_ms + 300 * day);
+    assert_sql(shelf, "SELECT count(*) FROM allocation, pack", 0);
+    reserve(shelf, "one", "d", "n1", "100");
+    shelf_save(shelf);
+    assert_sql(shelf, "SELECT max(id) FROM allocation", 6);
     shelf_sound(shelf);
 }
 

@@ -13,7 +13,7 @@ SHELF_TEST(new_file__has_our_id_and_is_empty)
 {
     shelf_turn(shelf);
     assert_sql(shelf, "PRAGMA application_id", 0x6d475055);
-    assert_sql(shelf, "PRAGMA user_version", 11);
+    assert_sql(shelf, "PRAGMA user_version", 12);
     assert_sql(shelf, "SELECT count(*) FROM journal", 0);
 }
 

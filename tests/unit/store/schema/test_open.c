@@ -157,9 +157,9 @@ FIXTURE_TEST(open__refuses_a_newer_ledger)
 {
     shelf->rules.on_corrupt = STORE_MOVE_ASIDE;
     fill(shelf);
-    shelf_run(shelf, "PRAGMA user_version=12");
+    shelf_run(shelf, "PRAGMA user_version=13");
     refused(shelf, ERR_NEWER, "newer milligpu");
-    shelf_run(shelf, "PRAGMA user_version=11");
+    shelf_run(shelf, "PRAGMA user_version=12");
     shelf_open(shelf);
     shelf_same(shelf);
 }
@@ -257,6 +257,19 @@ FIXTURE_TEST(open__finds_rows_against_the_checks_of_their_tables)
         "UPDATE share SET milli = 1001",
     };
     refuses_each(shelf, shelf_spoil, spoilt, ARRAY_LEN(spoilt), "CHECK constraint failed");
+}
+
+/* The history could not number their rows. */
+FIXTURE_TEST(open__finds_ids_that_no_allocation_can_have)
+{
+    static const char *const spoilt[] = {
+        "INSERT INTO pack VALUES (1, 'ns', 1, 1, 4503599627370496, 1, 1, 1, 1, x'00')",
+        "INSERT INTO pack VALUES (1, 'ns', 1, 1, 9223372036854775807, 1, 1, 1, 1, x'00')",
+        "UPDATE share SET allocation = 4503599627370496 WHERE allocation = 3;"
+        "UPDATE charge SET allocation = 4503599627370496 WHERE allocation = 3;"
+        "UPDATE allocation SET id = 4503599627370496 WHERE id = 3",
+    };
+    refuses_each(shelf, shelf_spoil, spoilt, ARRAY_LEN(spoilt), "which cannot be");
 }
 
 FIXTURE_TEST(open__finds_tables_that_differ)
@@ -573,21 +586,21 @@ static int open_next(struct shelf *shelf, const struct store_migration *step, si
 
 FIXTURE_TEST(migration__copies_the_older_ledger_first)
 {
-    const struct store_migration step = {.from = 11, .sql = more_things};
+    const struct store_migration step = {.from = 12, .sql = more_things};
     struct store *store = NULL;
     struct err err;
     fill(shelf);
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_sql(shelf, "PRAGMA user_version", 12);
+    assert_sql(shelf, "PRAGMA user_version", 13);
     assert_sql(shelf, "SELECT count(*) FROM extra", 0);
     assert_sql(shelf, "SELECT count(*) FROM allocation", 3);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v11-"), 1);
-    assert_non_null(strstr(shelf->notices.data, "from version 11 to 12"));
+    assert_int_equal(shelf_files(shelf, "ledger.db.v12-"), 1);
+    assert_non_null(strstr(shelf->notices.data, "from version 12 to 13"));
     /* Forward only. */
     refused(shelf, ERR_NEWER, "newer milligpu");
     /* Repeating it does nothing. */
     assert_int_equal(open_next(shelf, &step, 1, &store, &err), 0);
-    assert_int_equal(shelf_files(shelf, "ledger.db.v11-"), 1);
+    assert_int_equal(shelf_files(shelf, "ledger.db.v12-"), 1);
 }
 
 FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
@@ -595,21 +608,21 @@ FIXTURE_TEST(migration__that_fails_leaves_the_old_version)
     struct store *store = NULL;
     struct err err;
     static const struct store_migration bad[] = {
-        {.from = 11, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
-        {.from = 11, .sql = "DELETE FROM node"}, /* leaves orphans */
+        {.from = 12, .sql = "CREATE TABLE extra (a); CREATE TABLE gpu (a)"},
+        {.from = 12, .sql = "DELETE FROM node"}, /* leaves orphans */
     };
     fill(shelf);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         assert_true(open_next(shelf, &bad[i], 1, &store, &err) < 0);
-        assert_non_null(strstr(err.text, "migrate from version 11"));
-        assert_sql(shelf, "PRAGMA user_version", 11);
+        assert_non_null(strstr(err.text, "migrate from version 12"));
+        assert_sql(shelf, "PRAGMA user_version", 12);
     }
     /* A migration whose result differs from a new file is not applied. */
-    const struct store_migration other = {.from = 11, .sql = "CREATE TABLE extra (b)"};
+    const struct store_migration other = {.from = 12, .sql = "CREATE TABLE extra (b)"};
     const int failed = open_next(shelf, &other, 1, &store, &err);
     assert_int_equal(failed, -(int)ERR_CORRUPT);
-    assert_non_null(strstr(err.text, "not those of version 12"));
-    assert_sql(shelf, "PRAGMA user_version", 11);
+    assert_non_null(strstr(err.text, "not those of version 13"));
+    assert_sql(shelf, "PRAGMA user_version", 12);
     shelf_open(shelf);
     shelf_same(shelf);
 }
