@@ -1,7 +1,8 @@
 /*
  * Sums grants over time, for chargeback: live and released allocations, added up by SQLite. Called
  * by REST on admin threads, over a read-only connection. Charges that ended before the queried time
- * are not read: indexes find released allocations by their end, and packs by their latest end.
+ * are not read: indexes find released allocations by their end, and packs by their latest end. One
+ * condition for live and released ones would have SQLite read every charge.
  */
 #include "store/store_internal.h"
 
@@ -16,10 +17,12 @@ static const char granted_sql[] =
     "   WHERE g.node = l.node AND (g.id = l.gpu OR g.alias = l.gpu) LIMIT 1), '') AS model,"
     "   max(0, min(?2, until_ms) - max(?1, bound_ms)) AS ms FROM"
     "  (SELECT a.namespace, a.uid, a.node, c.gpu, c.milli, c.mib, a.bound_ms,"
-    "    iif(a.state = 'released', a.released_ms, ?2) AS until_ms"
-    "   FROM allocation AS a JOIN charge AS c ON c.allocation = a.id"
-    "   WHERE a.bound_ms > 0 AND ((a.state = 'released' AND a.released_ms > ?1)"
-    "                             OR a.state <> 'released')"
+    "    a.released_ms AS until_ms FROM allocation AS a INDEXED BY allocation_past"
+    "   CROSS JOIN charge AS c ON c.allocation = a.id"
+    "   WHERE a.bytes > 0 AND a.released_ms > ?1 AND a.bound_ms > 0"
+    "   UNION ALL SELECT a.namespace, a.uid, a.node, c.gpu, c.milli, c.mib, a.bound_ms, ?2"
+    "   FROM allocation AS a INDEXED BY allocation_live"
+    "   CROSS JOIN charge AS c ON c.allocation = a.id WHERE a.bytes = 0 AND a.bound_ms > 0"
     "   UNION ALL SELECT u.namespace, u.uid, u.node, u.gpu, u.milli, u.mib, u.bound_ms,"
     "    u.released_ms FROM pack AS p JOIN unpack AS u ON u.body = p.body"
     "   WHERE p.ended_ms > ?1 AND u.released_ms > ?1 AND u.bound_ms > 0 AND u.gpu <> '') AS l)"
