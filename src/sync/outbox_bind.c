@@ -132,6 +132,26 @@ static enum binding_answer check_pod(const struct outbox_call *call, const struc
 
 /* --- jobs from other threads --- */
 
+/* Joins the parts of the path: as formats, two of them took 1 % of the instructions of a bind. */
+static const char *path_of_pod(struct arena *arena, const char *namespace, const char *pod,
+                               const char *rest)
+{
+    const struct text parts[] = {TEXT("/api/v1/namespaces/"), text_of(namespace), TEXT("/pods/"),
+                                 text_of(pod), text_of(rest)};
+    size_t bytes = 1;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        bytes += parts[i].len;
+    char *path = arena_alloc(arena, bytes);
+    char *at = path;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        memcpy(at, parts[i].at, parts[i].len);
+        at += parts[i].len;
+    }
+    must(at + 1 == path + bytes);
+    return path;
+}
+
 /* Turns the call into a GET for the outcome of the Binding. */
 static void become_check(struct outbox_call *call)
 {
@@ -149,9 +169,8 @@ void outbox_bind(struct outbox *outbox, const struct outbox_binding *binding)
     struct outbox_call *call = outbox_call_new(CALL_BIND, "POST");
 
     must(binding->deadline_ms > 0 && binding->body.len > 0);
-    call->binding.pod_path = arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s",
-                                          binding->namespace, binding->name);
-    call->request.path = arena_printf(&call->arena, "%s/binding", call->binding.pod_path);
+    call->binding.pod_path = path_of_pod(&call->arena, binding->namespace, binding->name, "");
+    call->request.path = path_of_pod(&call->arena, binding->namespace, binding->name, "/binding");
     call->request.content_type = "application/json";
     call->request.body = outbox_keep(&call->arena, binding->body);
     call->binding.uid = arena_copy(&call->arena, text_of(binding->uid));
@@ -184,8 +203,7 @@ void outbox_fetch(struct outbox *outbox, struct bind_call *bind)
     };
     bind->reply.to = NULL;
     call->fetched = fetched;
-    call->request.path =
-        arena_printf(&call->arena, "/api/v1/namespaces/%s/pods/%s", args->namespace, args->pod);
+    call->request.path = path_of_pod(&call->arena, args->namespace, args->pod, "");
     call->namespace = arena_copy(&call->arena, text_of(args->namespace));
     call->deadline_ms = bind->deadline_ms;
     outbox_put(outbox, call);

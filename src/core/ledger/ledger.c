@@ -564,7 +564,7 @@ static void swap_allocation(struct ledger *ledger, uint32_t slot, const struct a
     }
 }
 
-static bool gives_room(const struct node *from, const struct node *to);
+static bool gives_room(const struct node *from, const struct node *to, bool takes_only);
 
 void ledger_put_row(struct ledger *ledger, const struct change *change)
 {
@@ -596,7 +596,7 @@ void ledger_undo(struct ledger *ledger, const struct change *change)
     if (change->before != NULL || change->after != NULL)
         swap_allocation(ledger, change->slot, change->after, change->before);
     /* Undoing a grant frees capacity like a release. */
-    if (gives_room(change->node_after, change->node_before))
+    if (gives_room(change->node_after, change->node_before, false))
         ledger->room_came = true;
 }
 
@@ -735,11 +735,20 @@ static const struct gpu *gpu_before(const struct node *from, const struct gpu *g
                                                             : node_gpu(from, atom_text(gpu->id));
 }
 
+static bool gpus_give_room(const struct node *from, const struct node *to)
+{
+    must(to != NULL);
+    for (uint32_t i = 0; i < to->n_gpus; i++)
+        if (gpu_gives_room(gpu_before(from, &to->gpu[i], i), &to->gpu[i]))
+            return true;
+    return false;
+}
+
 /*
  * True when unsure: a needless wake-up costs some searches, a missing one leaves a pod waiting for
- * up to 330 s (docs/why/004-the-wake-up-object.md).
+ * up to 330 s (docs/why/004-the-wake-up-object.md). takes_only: no GPU has more room than before.
  */
-static bool gives_room(const struct node *from, const struct node *to)
+static bool gives_room(const struct node *from, const struct node *to, bool takes_only)
 {
     if (to == NULL || to->gone)
         return false;
@@ -757,17 +766,18 @@ static bool gives_room(const struct node *from, const struct node *to)
     /* While idle, the node may have been reserved for pods of several GPUs (rulebook.h). */
     if (from != NULL && from->rules != 0 && node_is_idle(from) && !node_is_idle(to))
         return true;
-    for (uint32_t i = 0; i < to->n_gpus; i++)
-        if (gpu_gives_room(gpu_before(from, &to->gpu[i], i), &to->gpu[i]))
-            return true;
-    return false;
+    must_debug(!takes_only || !gpus_give_room(from, to));
+    return !takes_only && gpus_give_room(from, to);
 }
 
+/* A grant takes, and its confirmation moves nothing. */
 bool change_gives_room(const struct change *change)
 {
+    const bool takes_only = change->kind == COMMAND_RESERVE || change->kind == COMMAND_CONFIRM;
+
     must(change->verdict == VERDICT_OK);
     must(change->kind < COMMAND_CLOCK || change->node_after == NULL);
-    return gives_room(change->node_before, change->node_after);
+    return gives_room(change->node_before, change->node_after, takes_only);
 }
 
 /* Keeps the totals equal to the nodes of this snapshot; the verifier counts them. */

@@ -8,14 +8,19 @@
 
 #include "store/store_internal.h"
 
+/* One append, because a bind writes some twenty keys. */
 static void state_key(struct strbuf *out, const char *name)
 {
+    const size_t len = strlen(name);
+
     must(out->len > 0);
-    if (out->data[out->len - 1] != '{')
-        strbuf_char(out, ',');
-    strbuf_char(out, '"');
-    strbuf_str(out, name);
-    strbuf_str(out, "\":");
+    const bool is_first = out->data[out->len - 1] == '{';
+    char *at = strbuf_room(out, len + (is_first ? 3 : 4));
+    if (!is_first)
+        *at++ = ',';
+    *at++ = '"';
+    memcpy(at, name, len);
+    memcpy(at + len, "\":", 2);
 }
 
 static void add_text(struct strbuf *out, const char *name, const char *text)
