@@ -273,7 +273,7 @@ struct store {
     /* Used by the writer only, without a lock. */
     bool in_batch;
     uint64_t seq;          /* number of this batch's newest journal entry */
-    int64_t last_id;       /* the highest that an allocation ever got, in a table or in a pack */
+    int64_t last_id;       /* of an allocation, the highest since the start or in the file */
     int64_t page_bytes;    /* a power of two that the file keeps for its life */
     int wal_pages;         /* pages in the log; 0 after a complete checkpoint */
     int copied_pages;      /* pages of the log in the file, as the last checkpoint said, or more */

@@ -228,7 +228,7 @@ static int write_add_allocation(struct store *store, const struct allocation *al
 
     must(facts->state != STATE_RELEASED);
     must(facts->version <= VERSION_MAX);
-    must(store->last_id <= HISTORY_ID_MAX);
+    must(store->last_id < HISTORY_ID_MAX);
     const int64_t id = ++store->last_id;
     struct bind bind = bind_start(store->stmt[ST_ALLOCATION_ADD]);
     bind_number(&bind, id);

@@ -51,13 +51,14 @@ BEGIN
     SELECT RAISE(ABORT, 'a charge never lives again');
 END;
 
-CREATE TRIGGER allocation_stays AFTER UPDATE OF id, uid, node, node_uid, origin, held_gpus ON allocation
+CREATE TRIGGER allocation_stays AFTER UPDATE OF uid, node, node_uid, origin, held_gpus ON allocation
 BEGIN
     SELECT RAISE(ABORT, 'an allocation never moves');
 END;
 
 CREATE TRIGGER allocation_forward AFTER UPDATE ON allocation
 WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved') OR NEW.version < OLD.version
+  OR NEW.id <> OLD.id
 BEGIN
     SELECT RAISE(ABORT, 'an allocation goes forward only');
 END;

@@ -316,13 +316,15 @@ BEGIN
     SELECT RAISE(ABORT, 'a share goes with its allocation only');
 END;
 
-CREATE TRIGGER allocation_stays AFTER UPDATE OF id, uid, node, node_uid, origin, held_gpus ON allocation
+CREATE TRIGGER allocation_stays AFTER UPDATE OF uid, node, node_uid, origin, held_gpus ON allocation
 BEGIN
     SELECT RAISE(ABORT, 'an allocation never moves');
 END;
 
+-- An id has other names (rowid), by which no column list finds it.
 CREATE TRIGGER allocation_forward AFTER UPDATE ON allocation
 WHEN OLD.state = 'released' OR (NEW.state = 'reserved' AND OLD.state <> 'reserved') OR NEW.version < OLD.version
+  OR NEW.id <> OLD.id
 BEGIN
     SELECT RAISE(ABORT, 'an allocation goes forward only');
 END;

@@ -353,7 +353,7 @@ SHELF_TEST(packs__take_the_oldest_a_piece_at_a_time)
 
 /*
  * A row's number is the token of a page, so a packed row keeps it, and no other row gets it: not
- * after a restart, and not when the history is gone.
+ * after a restart, and, before the next one, not when the history is gone.
  */
 SHELF_TEST(row_id__is_given_once)
 {
@@ -376,7 +376,7 @@ SHELF_TEST(row_id__is_given_once)
     shelf_save(shelf);
     store_retain(shelf->store, 30);
     shelf_maintain(shelf, shelf->core.now_ms + 300 * day);
-    assert_sql(shelf, "SELECT count(*) FROM allocation, pack", 0);
+    assert_sql(shelf, "SELECT (SELECT count(*) FROM allocation) + count(*) FROM pack", 0);
     reserve(shelf, "one", "d", "n1", "100");
     shelf_save(shelf);
     assert_sql(shelf, "SELECT max(id) FROM allocation", 6);

@@ -487,6 +487,11 @@ FIXTURE_TEST(charge_row__goes_with_its_allocation_only)
 FIXTURE_TEST(allocation_row__goes_forward_and_never_moves)
 {
     forbidden(db, "UPDATE allocation SET id = 99 WHERE id = 2");
+    /* without rows that refer to the id, and by its other names */
+    must_do(db, HOLDER("9", "h", "n1", "bound", "observed", "1"));
+    forbidden(db, "UPDATE allocation SET id = 99 WHERE id = 9");
+    forbidden(db, "UPDATE allocation SET rowid = 99, state = 'bound' WHERE id = 9");
+    forbidden(db, "UPDATE allocation SET oid = 99 WHERE id = 9");
     forbidden(db, "UPDATE allocation SET uid = 'y' WHERE id = 2");
     forbidden(db, "UPDATE allocation SET node = 'n3' WHERE id = 2");
     forbidden(db, "UPDATE allocation SET node_uid = 'y' WHERE id = 2");
